@@ -1,4 +1,4 @@
-//! What a device does on its own does not depend on how often somebody looks.
+//! What a device does without a command does not depend on how often it is advanced.
 
 use emmclab_base::{Nanos, Op};
 use emmclab_device::checker::Checker;
@@ -48,7 +48,7 @@ keep! {
     woke_up: WokeUp,
 }
 
-/// Drives two devices with the same commands; the second one is advanced several times before each of them.
+/// Sends the same commands to two devices; the second one is advanced several times before each command.
 fn compare(config: &DeviceConfig, steps: &[Step], looks: &[u16]) -> Result<(), TestCaseError> {
     let (mut once, mut often) = (Device::new(config), Device::new(config));
     let (mut expected, mut events) = (Events::default(), Events::default());

@@ -1,4 +1,4 @@
-//! The reference model must fail where a device is wrong: devices are made wrong by tampering with what it hears.
+//! The reference model must fail if a device is wrong. Defects are simulated by changes of the events that it receives.
 
 use crate::common::{command, config};
 use emmclab_base::Nanos;
@@ -6,7 +6,7 @@ use emmclab_base::Op::{Discard, Write};
 use emmclab_device::checker::Checker;
 use emmclab_device::{Device, Modifiers, Observer, PageProgrammed, Quiet, RequestCompleted, UnitWritten};
 
-/// Passes events on after changing them.
+/// Changes events and passes them on.
 struct Tampered<'a, F> {
     checker: &'a mut Checker,
     change: F,

@@ -1,4 +1,4 @@
-//! Nothing given is ignored, and all faults come at once.
+//! No setting is ignored, and all errors are reported at once.
 
 use emmclab_base::Kind;
 use emmclab_device::{DeviceConfig, Settings, presets};
@@ -207,7 +207,7 @@ fn another_policy_leaves_the_settings_of_the_former_one_behind() {
     let options = &config.settings().mapping.options;
     assert_eq!(options.keys().collect::<Vec<_>>(), ["cached_maps", "log_blocks"]);
     assert_eq!(options["log_blocks"], before["log_blocks"]);
-    // What is said in the same breath is meant.
+    // A setting that is given in the same call is not removed.
     let both = [("mapping.scheme", "page"), ("mapping.log_blocks", "8")];
     let error = DeviceConfig::preset("galaxys2").unwrap().set_all(&both).unwrap_err();
     assert!(error.to_string().contains("no such setting"), "{error}");

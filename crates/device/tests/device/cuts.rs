@@ -1,4 +1,4 @@
-//! Loss of power in the middle of work: the device that comes back is whole, and its map holds what was programmed.
+//! Power loss during work: afterwards the device is consistent, and its map contains what was programmed.
 
 use crate::common::config;
 use crate::common::model::{little_memory, on_demand};
@@ -36,7 +36,7 @@ proptest! {
         policy in prop::sample::select(vec!["fifo", "lru", "block_lru"]),
         scheduling in prop::sample::select(vec!["fifo", "read_first"]),
         page_kb in prop::sample::select(vec!["4", "8"]),
-        // Gap in us, place, length in sectors, kind of command, and how many us later power goes.
+        // Gap in us, address, length in sectors, kind of command, and the time in us after which power is lost.
         steps in prop::collection::vec(
             (0u16..6000, any::<u16>(), 0u8..40, any::<u8>(), prop::option::weighted(0.15, 0u16..8000)), 1..80),
     ) {
@@ -47,7 +47,7 @@ proptest! {
         let (mut persistence, mut undo) = (Persistence::of(&device), UndoLog::of(&device));
         let mut checker = Checker::of(&device);
         let mut now = Nanos::ZERO;
-        // Merges of a block-mapped scheme move units before their programs end, and it knows no version before.
+        // Merges of a block-mapped scheme move units before their programs end, and the scheme does not know their previous versions.
         let mut moved = scheme != "page" && !on_demand(scheme);
         for (gap, place, length, kind, cut) in steps {
             now += Nanos::from_micros(i64::from(gap));
@@ -83,7 +83,7 @@ proptest! {
             }
             checker = Checker::of(&device);
             checker.verify(&device).map_err(|error| TestCaseError::fail(error.to_string()))?;
-            // What comes after is a device of its own to the contract.
+            // For the contract, the device is a new one after the cut.
             moved = true;
             persistence = Persistence::of(&device);
         }

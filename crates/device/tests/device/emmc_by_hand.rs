@@ -1,4 +1,4 @@
-//! What makes it an eMMC, in cases small enough to work out on paper. Page read 100 us, program 1,000 us, erase 5,000 us.
+//! Properties of an eMMC, in cases small enough to compute on paper. Page read 100 us, program 1,000 us, erase 5,000 us.
 
 use crate::common::{command, config, responses_us, run};
 use emmclab_base::Op::{Flush, Read, Write};
@@ -30,7 +30,7 @@ fn a_queue_of_two_lets_two_commands_work_at_once() {
     assert_eq!(response("32"), [1000.0; 4]);
 }
 
-/// A device with pages of 8 KB whose packed writes fill them across entries, or not.
+/// A device with pages of 8 KB, in which entries of a packed write share pages (`shared` = "true") or do not.
 fn packing(shared: &str) -> Device {
     Device::new(&config(&[
         ("controller.queue_depth", "1"),
@@ -56,7 +56,7 @@ fn entries_of_a_pack_share_pages_where_they_may() {
         assert_eq!(device.counters().all_page_programs(), programs as u64);
         let subrequests: u32 = events.iter().map(|event| event.subrequests).sum();
         assert_eq!(subrequests, programs as u32, "a shared page is told once");
-        // 4 KB each from pages that two entries share: a read of 4 KB is a page read.
+        // Reads of 4 KB from pages that two entries share: each is a page read.
         let mut told = crate::common::Completions::default();
         device.submit(&command(10_000, Read, 16, 4), &mut told).unwrap();
         assert_eq!(responses_us(&told.0), [100.0]);
@@ -67,7 +67,11 @@ fn entries_of_a_pack_share_pages_where_they_may() {
 fn a_unit_that_comes_again_in_a_pack_begins_a_new_page() {
     let mut device = packing("true");
     pack(&mut device, 0, &[0, 0, 16, 32]);
-    // 0 | 0 and 16 | 32: merging both versions of 0 would have let the third entry pass the first.
+    // Pages 0
+    //
+    // 0 and 16
+    //
+    // 32: if both versions of 0 were merged, the third entry could survive without the first.
     assert_eq!(device.counters().all_page_programs(), 3);
 }
 
@@ -123,7 +127,7 @@ fn where_reliable_writes_and_barriers_are_missing_a_flush_takes_their_place() {
     let reliable = [("controller.reliable_write_us", "300")];
     let (without, plain) =
         ([("features.reliable_write", "false"), reliable[0]], [("features.barrier", "false")]);
-    // The write before stays in the cache, unless a flush takes it along; one plane programs one page at a time.
+    // The previous write stays in the cache, unless a flush writes it too; one plane programs one page at a time.
     assert_eq!(last_us(&reliable, Write, Modifiers::RELIABLE), 1300.0);
     assert_eq!(last_us(&without, Write, Modifiers::RELIABLE), 2000.0);
     assert_eq!(last_us(&without, Write, Modifiers::FORCED), 1000.0);
@@ -142,7 +146,7 @@ fn an_eager_cache_writes_back_while_the_next_write_is_transferred() {
         let commands: Vec<_> = (0..4).map(|i| command(i * 2000, Write, i as u64 * 8, 8)).collect();
         responses_us(&run(&cached, &commands).1)[3]
     };
-    // 2,000 us on the way, in which two pages of the write before are programmed; otherwise the write waits for both.
+    // The transfer takes 2,000 us, in which two pages of the previous write are programmed; otherwise the write waits for both.
     assert_eq!((last_us("eager"), last_us("when_full")), (2000.0, 4000.0));
 }
 
@@ -162,7 +166,7 @@ fn what_leaves_for_a_long_write_leaves_together() {
 fn the_cache_waits_for_room_and_counts_what_it_saves() {
     let cached =
         config(&[("cache.size_kb", "8"), ("cache.write_back", "when_full"), ("cache.policy", "lru")]);
-    // Two units of room: the third write waits until the first is programmed, an overwrite does not.
+    // Room for two units: the third write waits until the first is programmed; an overwrite does not wait.
     let burst = [0, 4, 4, 8].map(|kb| command(0, Write, kb, 4));
     let (device, events) = run(&cached, &burst);
     assert_eq!(responses_us(&events), [0.0, 0.0, 0.0, 1000.0]);
@@ -191,7 +195,7 @@ fn an_eager_cache_writes_at_once_and_an_idle_one_after_its_time() {
 
 #[test]
 fn the_policies_let_different_data_go() {
-    // Four pages of room; the first is written again, then a fifth comes: which one is programmed?
+    // Room for four pages; the first is written again, then a fifth is written. Which page is programmed?
     let left = |policy: &str| {
         let settings = [("cache.size_kb", "16"), ("cache.write_back", "when_full"), ("cache.policy", policy)];
         let order = [0, 16, 32, 48, 0, 64];
@@ -202,7 +206,7 @@ fn the_policies_let_different_data_go() {
     };
     assert_eq!(left("fifo"), Some(0));
     assert_eq!(left("lru"), Some(16));
-    // Erase blocks of 16 KB: each page is in a block of its own.
+    // Erase blocks of 16 KB: each page is in its own block.
     assert_eq!(left("block_lru"), Some(16));
 }
 
@@ -211,19 +215,19 @@ fn data_read_before_comes_from_ram() {
     let settings = [("cache.read_kb", "8")];
     let reads = [0, 0, 4, 8, 0].map(|kb| command(0, Read, kb, 4));
     let (device, events) = run(&config(&settings), &reads);
-    // The last one was pushed out by two others.
+    // The last one was evicted by two others.
     assert_eq!(responses_us(&events), [100.0, 0.0, 200.0, 300.0, 400.0]);
     assert_eq!(device.counters().cache_read_hits, 1);
 }
 
-/// A device of six blocks of four pages, five of which hold a page of old data each.
+/// A device of six blocks of four pages, five of which hold one page of old data each.
 fn used(settings: &[(&str, &str)]) -> Device {
     let mut all =
         vec![("gc.policy", "greedy"), ("capacity.over_provisioning_pct", "250"), ("gc.high_watermark", "3")];
     all.extend_from_slice(settings);
     let config = config(&all);
     let mut device = Device::new(&config);
-    // Pages that stay lie between pages that are overwritten.
+    // Pages that stay valid alternate with pages that are overwritten.
     for i in 0..20u64 {
         let page = if i % 4 == 0 { i / 4 + 1 } else { 0 };
         device.submit(&command(0, Write, page * 4, 4), &mut Quiet).unwrap();
@@ -236,19 +240,19 @@ fn idle_collection_is_interrupted_after_a_page_with_hpi_and_after_a_block_withou
     let response = |settings: &[(&str, &str)]| {
         let mut device = used(settings);
         let before = device.idle_from().0;
-        // Collection began 1,000 us before: it reads (100 us), programs (1,000 us) and erases (5,000 us).
+        // Collection began 1,000 us earlier: it reads (100 us), programs (1,000 us) and erases (5,000 us).
         let at = Nanos(before + 2_000_000);
         let done = device.submit(&Command::new(at, Op::Read, 56, 8), &mut Quiet).unwrap().unwrap();
         ((done - at).0 / 1000, device.counters().gc_interruptions)
     };
     let idle = ("gc.idle_after_us", "1000");
     assert_eq!(response(&[]), (100, 0));
-    // The page of 1,100 us that began at 1,000 us ends at 2,100 us.
+    // The page move of 1,100 us that began at 1,000 us ends at 2,100 us.
     assert_eq!(response(&[idle]), (200, 1));
-    // Stopping it takes its time beside that.
+    // The time of the interruption overlaps with that.
     assert_eq!(response(&[idle, ("gc.hpi_us", "70")]), (200, 1));
     assert_eq!(response(&[idle, ("gc.hpi_us", "170")]), (270, 1));
-    // The block ends with its erase at 7,100 us.
+    // The collection of the block ends with its erase at 7,100 us.
     assert_eq!(response(&[idle, ("gc.hpi", "false")]).0, 5200);
 }
 
@@ -313,7 +317,7 @@ fn an_slc_region_holds_the_first_addresses_at_half_the_pages() {
     // 5 blocks of 4 pages, and 11 of 8, less a third.
     assert_eq!((device.geometry().slc_units, device.geometry().logical_units), (13, 72));
     assert_eq!(responses_us(&events), [400.0, 1000.0]);
-    // A write across the border pays for both sides.
+    // A write across the border has pages on both sides.
     let (_, events) = run(&region, &[command(0, Write, 12 * 4, 8)]);
     assert_eq!(responses_us(&events), [1200.0]);
 }
@@ -325,7 +329,7 @@ fn an_slc_cache_is_folded_in_idle_time_or_passed_by_when_full() {
     };
     let folding = slc(&[("slc.mode", "cache"), ("slc.fold_after_us", "100000")]);
     let (device, events) = run(&folding, &writes(0));
-    // 4 of 5 blocks of 4 pages fill up; what comes then goes past them.
+    // 4 of 5 blocks of 4 pages become full; later data is written to other blocks.
     let array: Vec<_> = events.iter().map(|event| event.waits.array.0 / 1000).collect();
     assert_eq!((array[..16].iter().max(), array[16..].iter().min()), (Some(&200), Some(&1000)));
     assert_eq!(device.counters().folds, 0);
@@ -346,7 +350,7 @@ fn flushes_of_an_empty_cache_are_free() {
     assert_eq!(responses_us(&events), [0.0]);
 }
 
-/// Whether the host asked for each flush of the cache, and the units that it found.
+/// For each flush of the cache: whether the host requested it, and the number of units that it found.
 #[derive(Default)]
 struct Flushes(Vec<(bool, u32)>);
 
@@ -363,24 +367,24 @@ fn flushes_with_data_are_those_that_the_host_asks_for_and_that_find_written_data
         let mut device = Device::new(&config(&[&cached, more].concat()));
         let mut told = Flushes::default();
         let commands = [
-            // Nothing is there yet.
+            // The cache is empty.
             command(0, Flush, 0, 0),
             command(10_000, Write, 0, 8),
             command(20_000, Flush, 0, 0),
             command(30_000, Flush, 0, 0),
             command(40_000, Write, 0, 4),
-            // Its preflush finds the write before it.
+            // Its preflush finds the previous write.
             Command { modifiers: Modifiers::PREFLUSH, ..command(50_000, Write, 4, 4) },
         ];
         for one in &commands {
             device.submit(one, &mut told).unwrap();
         }
-        // The end of power writes what is left, which no command asked for.
+        // The orderly power-off writes the rest, without a command.
         device.power_off(&mut told);
         (device.counters().cache_flushes, told.0)
     };
     let asked = [(true, 0), (true, 2), (true, 0), (true, 1), (false, 1)];
     assert_eq!(ends(&[]), (2, asked.to_vec()));
-    // A device that does no flush has none; the end of its power is in good order all the same, with both units.
+    // A device that skips flushes counts none, but its power-off is orderly and writes both units.
     assert_eq!(ends(&[("cache.lies", "flush")]), (0, vec![(false, 2)]));
 }

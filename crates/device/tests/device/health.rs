@@ -1,4 +1,4 @@
-//! What a device reports of its wear, its spares and its background work.
+//! The wear, spares and background work that a device reports.
 
 use emmclab_base::Health;
 use emmclab_base::{Nanos, Op};
@@ -18,7 +18,7 @@ fn worn(settings: &[(&str, &str)]) -> DeviceConfig {
     config(&[&wears, settings].concat())
 }
 
-/// A device after so many writes of one unit each.
+/// A device after this number of writes of one unit each.
 fn written(config: &DeviceConfig, writes: u64) -> Device {
     let mut device = Device::new(config);
     let units = u64::from(device.geometry().logical_units);

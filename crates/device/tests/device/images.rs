@@ -1,4 +1,4 @@
-//! Images of used devices: whole ones come back, damaged ones are refused and never panic.
+//! Images of used devices: valid ones are restored; damaged ones are rejected and never cause a panic.
 
 use crate::common::model::{little_memory, on_demand};
 use crate::common::{command, config};
@@ -36,7 +36,7 @@ fn an_image_of_another_device_is_refused() {
     assert!(Device::from_image(&collecting(), &image[..image.len() - 1]).is_err());
 }
 
-/// The same with another mapping scheme.
+/// The same device with another mapping scheme.
 fn mapped(scheme: &str) -> DeviceConfig {
     let mut config = config(&[("gc.policy", "greedy"), ("capacity.over_provisioning_pct", "150")]);
     config.set_all(&[("geometry.block_groups.0.blocks", "24")]).unwrap();

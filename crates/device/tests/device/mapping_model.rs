@@ -1,11 +1,11 @@
-//! Every mapping scheme beside the page map: random devices and requests against the reference model.
+//! All mapping schemes except the page map: random devices and requests, compared with the reference model.
 
 use emmclab_device::DeviceConfig;
 use proptest::prelude::*;
 
 use crate::common::model::{ON_DEMAND, Step, drive, on_demand};
 
-/// Every scheme of the settings but the two that map pages.
+/// All schemes of the settings except those that map pages.
 fn block_mapped_schemes() -> Vec<String> {
     let schema = emmclab_device::json_schema();
     let words = schema["$defs"]["MappingSettings"]["properties"]["scheme"]["oneOf"].as_array().unwrap();
@@ -21,14 +21,14 @@ fn no_scheme_is_forgotten() {
     );
 }
 
-/// Whether a setting of `[mapping]` belongs to a scheme: its description names those that have it.
+/// Whether a setting of `[mapping]` belongs to a scheme: its description names the schemes that have it.
 fn has_setting(scheme: &str, key: &str) -> bool {
     let schema = emmclab_device::json_schema();
     let about = &schema["$defs"]["MappingSettings"]["properties"][key]["description"];
     about.as_str().unwrap().split(": ").next().unwrap().contains(&format!("`{scheme}`"))
 }
 
-/// Block-mapped devices of any shape that have blocks enough; the others are refused, which is tested elsewhere.
+/// Random block-mapped devices with enough blocks; settings with too few are rejected, which is tested elsewhere.
 fn block_mapped() -> impl Strategy<Value = DeviceConfig> {
     let scheme = prop::sample::select(block_mapped_schemes());
     let clustering = prop::sample::select(vec!["none", "planes", "dies", "chips", "channels"]);
@@ -109,7 +109,7 @@ fn block_mapped() -> impl Strategy<Value = DeviceConfig> {
     )
 }
 
-/// Page maps on demand with room for a few entries.
+/// Random devices with the map on the flash and room for a few cached entries.
 fn mapped_on_demand() -> impl Strategy<Value = DeviceConfig> {
     let shape = prop::array::uniform4(1u32..=2);
     let scheme = (prop::sample::select(ON_DEMAND), 0u32..=4, 1u32..=8);

@@ -1,4 +1,4 @@
-//! What each mapping scheme is known for: what sequential and random writes cost it, and what it does about them.
+//! Known properties of each mapping scheme: the costs of sequential and random writes, and how the scheme avoids them.
 
 use crate::common::{Completions, command, config, run};
 use emmclab_base::Nanos;
@@ -8,7 +8,7 @@ use emmclab_device::{Cause, Command, Counters, Device, DeviceConfig, Quiet};
 
 const BLOCK_MAPPED: &[&str] = &["block", "bast", "fast", "superblock"];
 
-/// One plane of 64 blocks of 16 pages of 4 KB, room for 40 logical blocks.
+/// A device with one plane of 64 blocks of 16 pages of 4 KB, with 40 logical blocks.
 fn device(scheme: &str, settings: &[(&str, &str)]) -> DeviceConfig {
     let base = [
         ("gc.policy", "greedy"),
@@ -20,7 +20,7 @@ fn device(scheme: &str, settings: &[(&str, &str)]) -> DeviceConfig {
     config(&[&base, settings].concat())
 }
 
-/// Fills the device in order, and then writes the given pages; counts of the second part.
+/// Fills the device sequentially, then writes the given pages; returns the counters of the second part.
 fn overwrite(config: &DeviceConfig, pages: impl Iterator<Item = u64>) -> Counters {
     let mut device = Device::new(config);
     let logical = u64::from(device.geometry().logical_units);
@@ -60,14 +60,14 @@ fn random_overwrites_are_ruinous_where_a_log_block_has_one_owner() {
     let (page, block, bast, fast, superblock) =
         (waf("page"), waf("block"), waf("bast"), waf("fast"), waf("superblock"));
     println!("page {page:.2} superblock {superblock:.2} fast {fast:.2} bast {bast:.2} block {block:.2}");
-    // Every replacement and nearly every log block is given up after a page or two: the whole block is written for that.
+    // Every replacement block and nearly every log block is given up after a page or two, for which a whole block is written.
     assert!(block > 10.0 && bast > 8.0, "block {block}, bast {bast}");
     assert!(fast < bast && superblock < bast && page < superblock);
 }
 
 #[test]
 fn the_kinds_of_merges_are_told_apart() {
-    // Logical block 0 is written twice in full, then begun anew and left, then scattered.
+    // Logical block 0 is written twice completely, then overwritten from its beginning but not to its end, then at scattered pages.
     let small = |scheme: &str| device(scheme, &[("mapping.log_blocks", "2")]);
     let merges = |scheme: &str, pages: &[u64]| {
         let counters = overwrite(&small(scheme), pages.iter().copied());
@@ -76,15 +76,15 @@ fn the_kinds_of_merges_are_told_apart() {
     let whole: Vec<u64> = (0..16).collect();
     let begun: Vec<u64> = (0..5).collect();
     let scattered = vec![3, 1, 7];
-    // Two more logical blocks push the log block of the first out.
+    // Writes to two more logical blocks force a merge of the first one's log block.
     let push: Vec<u64> = vec![16, 32];
     assert_eq!(merges("bast", &[whole.clone(), push.clone()].concat()), (1, 0, 0));
     assert_eq!(merges("bast", &[begun.clone(), push.clone()].concat()), (0, 1, 0));
     assert_eq!(merges("bast", &[scattered, push].concat()), (0, 0, 1));
-    // FAST has one sequential log block: the next begin pushes it out.
+    // FAST has one sequential log block: the next sequential write forces its merge.
     assert_eq!(merges("fast", &[whole, vec![16]].concat()), (1, 0, 0));
     assert_eq!(merges("fast", &[begun, vec![16]].concat()), (0, 1, 0));
-    // Its other log block takes sixteen pages of any owner; the seventeenth empties it, one full merge for each owner.
+    // Its other log block holds sixteen pages of any logical block. The seventeenth page forces one full merge for each of these blocks.
     let one_each: Vec<u64> = (0..17).map(|block| block * 16 + 1).collect();
     assert_eq!(merges("fast", &one_each), (0, 0, 16));
 }
@@ -92,7 +92,7 @@ fn the_kinds_of_merges_are_told_apart() {
 #[test]
 fn a_part_of_a_page_is_read_modified_and_written() {
     let config = device("superblock", &[("geometry.block_groups.0.page_kb", "16")]);
-    // 16 KB pages of four units: 4 KB over old data reads the page once; over nothing it does not.
+    // 16 KB pages of four units: a write of 4 KB over old data reads the page once; without old data it does not.
     let (device, told) = run(
         &config,
         &[command(0, Write, 0, 16), command(10_000, Write, 4, 4), command(20_000, Write, 16, 4)],
@@ -131,7 +131,7 @@ fn clustered_planes_read_and_write_at_once() {
     );
     assert_eq!((device.geometry().planes, device.geometry().groups[0].page_bytes), (1, 16384));
     let took: Vec<i64> = told.iter().map(|event| (event.complete - event.arrival).0 / 10).collect();
-    // 8 KB cross each of the two buses; 4 KB lie on one of them.
+    // 8 KB cross each of the two buses; 4 KB are on one of them.
     assert_eq!(took, [108_192, 18_192, 14_096]);
 }
 
@@ -140,7 +140,7 @@ fn a_map_on_demand_pays_for_what_is_not_in_memory() {
     let small = device("dftl", &[("mapping.cached_entries", "4")]);
     let large = device("dftl", &[("mapping.cached_entries", "640")]);
     let (few, all) = (overwrite(&small, random(2000)), overwrite(&large, random(2000)));
-    // All 640 entries are in one page of the map: what makes room takes the other three changed entries along.
+    // All 640 entries are in one page of the map: when an entry is evicted, the other three dirty entries are written back with it.
     assert!(
         few.map_misses > 1900 && (450..=550).contains(&few.page_programs[Cause::Map as usize]),
         "{few:?}"
@@ -151,7 +151,7 @@ fn a_map_on_demand_pays_for_what_is_not_in_memory() {
     assert_eq!((ram(&small), ram(&large), ram(&device("page", &[]))), (4 * 8 + 4, 640 * 8 + 4, 640 * 4));
 }
 
-/// Times of reads of pages, in us, after these were written one after the other, each as one command of some pages.
+/// Times of reads of pages, in us, after writes that were executed one by one, each of a number of pages.
 fn reads(config: &DeviceConfig, writes: &[(u64, u32)], reads: &[u64]) -> (Device, Vec<i64>) {
     let writes = (0..).zip(writes).map(|(i, (page, pages))| command(i * 100_000, Write, page * 4, pages * 4));
     let mut commands: Vec<Command> = writes.collect();
@@ -189,7 +189,7 @@ fn a_run_of_places_takes_one_segment_or_one_run_of_memory() {
     for scheme in ["leaftl", "rqftl"] {
         let (device, took) = reads(&device(scheme, &[]), &[(0, 100), (100, 100), (200, 20)], &[5, 150, 219]);
         let figures = device.map_figures().unwrap();
-        // The group has eight bytes beside its segments; what was never written is a run, too.
+        // The group has eight bytes besides its segments; unwritten units are a run too.
         let wanted = if scheme == "leaftl" { (1, 16) } else { (2, 22) };
         assert_eq!((figures.segments, figures.cached_bytes), wanted, "{scheme}");
         assert_eq!((figures.segment_units, took), (220, vec![100; 3]), "{scheme}");
@@ -213,7 +213,7 @@ fn misses_are_counted_alike_by_request_whatever_comes_along() {
         command(1_800_000, Read, 0, 400),
         command(2_700_000, Read, 400, 4),
     ];
-    // No page of the map is on the flash before changed entries leave; one read serves the 100 entries of a request.
+    // No page of the map is on the flash before dirty entries are evicted; one read serves the 100 entries of a request.
     for (scheme, missed) in [("dftl", 3), ("tpftl", 0), ("leaftl", 0), ("rqftl", 0)] {
         let memory =
             if scheme == "dftl" { ("mapping.cached_entries", "100") } else { ("mapping.map_cache_kb", "4") };
@@ -264,7 +264,7 @@ fn discarded_data_is_not_merged() {
         for page in [3, 20, 40, 60, 80, 100] {
             submit(&mut device, Write, page * 4, 4);
         }
-        // At most what was written since; with the discarded data it would be fifteen pages a merge.
+        // At most what was written since; with the discarded data it would be fifteen pages for each merge.
         let copied = device.counters().page_programs[Cause::Gc as usize];
         assert!(copied <= 6, "{scheme}: {copied} pages copied");
     }

@@ -1,4 +1,4 @@
-//! The persistence contract, held against the flash after any stream of commands and a cut at any moment.
+//! The persistence contract, compared with the flash after any commands and a cut at any time.
 
 use crate::common::contract::Contract;
 use crate::common::facts::Facts;
@@ -16,7 +16,7 @@ fn cached(settings: &[(&str, &str)]) -> DeviceConfig {
     config(&all)
 }
 
-/// Runs commands on a new device; gives the completion of each.
+/// Executes commands on a new device; returns the completion of each.
 fn run(config: &DeviceConfig, commands: &[Command]) -> (Persistence, Vec<Nanos>) {
     let mut device = Device::new(config);
     let mut persistence = Persistence::of(&device);
@@ -68,7 +68,7 @@ fn reliable_and_forced_writes_are_durable_on_completion_and_plain_ones_around_th
         let commands = [
             command(0, Op::Write, 0, 4),
             with(modifiers, command(10, Op::Write, 4, 4)),
-            // Over data that is still in the cache.
+            // Overwrites data that is still in the cache.
             with(modifiers, command(2000, Op::Write, 0, 2)),
         ];
         let (persistence, done) = run(&cached(&[]), &commands);
@@ -84,7 +84,7 @@ fn reliable_and_forced_writes_are_durable_on_completion_and_plain_ones_around_th
 fn a_barrier_keeps_order_without_waiting() {
     let barrier = with(Modifiers::BARRIER, Command::new(Nanos::from_micros(10), Op::Flush, 0, 0));
     let mut commands = vec![command(0, Op::Write, 0, 16), barrier];
-    // 64 KB more than fit: something has to leave.
+    // 64 KB more than fit into the cache: some data has to leave.
     commands.extend((0u32..16).map(|i| command(20 + i64::from(i), Op::Write, 32 + u64::from(i) * 4, 4)));
     let (persistence, done) = run(&cached(&[]), &commands);
     assert!(done[1] - barrier.arrival < Nanos::from_micros(1));
@@ -106,7 +106,7 @@ fn data_that_is_written_again_leaves_a_fifo_cache_before_its_successor_comes() {
     let (persistence, _) = run(&fifo(&[]), &writes);
     let there: Vec<_> = [0, 8, 16].map(|sector| persistence.survives(sector, Nanos::MAX)).into();
     assert_eq!(there, [1, 2, 0], "write 3 waits behind write 2");
-    // A cache that keeps no order has it leave in the old place.
+    // A cache that keeps no order writes the data at its old position.
     let (persistence, _) = run(&fifo(&[("cache.lies", "barrier")]), &writes);
     assert_eq!([0, 8].map(|sector| persistence.survives(sector, Nanos::MAX)), [3, 0]);
     let broken = Broken { first: 8, end: 16, found: 0, promised: 2 };
@@ -131,7 +131,7 @@ fn data_behind_the_last_in_its_page_joins_it_in_a_fifo_cache() {
 
 #[test]
 fn sectors_below_the_last_in_a_unit_wait_in_a_fifo_cache() {
-    // The gap between them makes two programs, of which the lower sectors would be the first.
+    // The gap between them causes two programs, of which the lower sectors would be the first.
     let writes = [command(0, Op::Write, 2, 2), command(0, Op::Write, 0, 1), command(10, Op::Flush, 0, 0)];
     let (persistence, _) = run(&fifo(&[]), &writes);
     for at in persistence.moments().flat_map(|at| [at - MOMENT, at]) {
@@ -170,7 +170,7 @@ fn no_older_version_returns_after_a_secure_erase() {
         let commands = [
             with(Modifiers::RELIABLE, command(0, Op::Write, 0, 8)),
             command(3000, Op::Write, 0, 8),
-            // One unit and a half: the half stays.
+            // One and a half units: the half is not erased.
             Command::new(Nanos::from_micros(3001), Op::SecureErase, 0, 12),
         ];
         let (persistence, done) = run(&settings, &commands);
@@ -182,7 +182,7 @@ fn no_older_version_returns_after_a_secure_erase() {
             assert_eq!(persistence.broken(at), None);
         }
         assert!((0..8).all(|sector| persistence.survives(sector, Nanos::MAX) == 0));
-        // The flash that still has the old version would be caught.
+        // A flash that still has the old version would be detected.
         let mut left = persistence.left(done[2]);
         left.set(0, 8, Content::Data(1));
         let broken = persistence.promises(done[2]).broken(&left).unwrap();
@@ -243,7 +243,7 @@ fn the_cache_hides_the_program_and_the_flush_pays_it() {
     assert_eq!(without[0] - with[0], Nanos::from_millis(1));
 }
 
-/// Gap in us, operation, place, length in sectors, modifiers.
+/// Gap in us, operation, address, length in sectors, modifiers.
 pub type Step = (u16, u8, u16, u8, u8);
 
 pub fn stream(steps: &[Step], sectors: u64) -> Vec<Command> {
@@ -274,7 +274,7 @@ pub fn stream(steps: &[Step], sectors: u64) -> Vec<Command> {
         .collect()
 }
 
-/// A device, its persistence as it is and retired now and then, and the contract and the facts of each sector.
+/// A device; its persistence, with and without calls of `retire`; and the contract and the facts of each sector.
 pub struct Rig {
     device: Device,
     pub sectors: u64,
@@ -348,7 +348,7 @@ impl Rig {
         Ok(())
     }
 
-    /// Power goes at a moment: everyone says the same about every sector.
+    /// Cuts power at `at`: all implementations must agree about every sector.
     fn cut(&self, at: Nanos) -> Result<(), TestCaseError> {
         let left: Vec<_> = (0..self.sectors).map(|sector| self.facts.left(sector, at)).collect();
         let (promises, in_ranges) = (self.persistence.promises(at), self.persistence.left(at));
@@ -366,13 +366,13 @@ impl Rig {
         }
         let (broken, retired) = (self.persistence.broken(at), self.retired.broken(at));
         prop_assert_eq!(broken.map(|broken| broken.first), self.contract.broken(&left, at), "at {}", at);
-        // More than one promise about a sector may be broken, and what was forgotten is found no more.
+        // More than one promise about a sector may be broken, and versions that were forgotten are not found.
         let first = |broken: Broken| broken.first;
         prop_assert_eq!(broken.map(first), retired.map(first), "at {}", at);
         Ok(())
     }
 
-    /// Cuts power at and just before each completion and each moment that can make a difference, and goes on to the end.
+    /// Cuts power at and just before each completion and each time that may matter, up to the end.
     pub fn end(mut self) -> Result<(), TestCaseError> {
         self.device.settle(&mut (
             &mut (&mut self.persistence, &mut self.retired),
@@ -398,7 +398,7 @@ impl Rig {
         }
         self.device.power_off(&mut (&mut self.persistence, &mut self.retired));
         if self.honest {
-            // In good order nothing is lost, and all that was written is settled.
+            // After an orderly power-off nothing is lost, and everything that was written is settled.
             prop_assert_eq!(self.persistence.broken_after_power_off(), None);
             self.retired.retire(Nanos::MAX);
             if self.contract.rules.write_through {
@@ -412,8 +412,8 @@ impl Rig {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 100, ..ProptestConfig::default() })]
 
-    /// Packs of any size, alone and between single writes: entries become durable in order, and together with the rest
-    /// of the contract that is tried at every cut.
+    /// Packs of any size, alone and between single writes. Entries become durable in order; the rest of the contract is checked at every
+    /// cut too.
     #[test]
     fn packs_become_durable_in_order(
         shared in prop::sample::select(vec!["false", "true"]),
@@ -449,7 +449,7 @@ proptest! {
         rig.end()?;
     }
 
-    /// Every cut that can make a difference is tried: at and just before each program and completion.
+    /// All cuts that may matter are tested: at and just before each program and completion.
     #[test]
     fn what_is_promised_is_there_after_a_cut_at_any_moment(
         kb in prop::sample::select(vec![0u32, 16, 32, 128]),
@@ -487,7 +487,7 @@ proptest! {
     }
 }
 
-/// Whether the contract is broken at some moment of a run with a device that tells this lie.
+/// Whether the contract is broken at any time of a run, on a device with this lie.
 fn is_caught(lie: &str, commands: &[Command]) -> bool {
     let (persistence, done) = run(&cached(&[("cache.lies", lie)]), commands);
     let cuts = done.iter().copied().chain(persistence.moments());

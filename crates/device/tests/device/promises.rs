@@ -1,4 +1,4 @@
-//! The persistence contract at the present, without a device: by hand, and against a plain model that keeps every sector.
+//! The present promises of the contract, without a device: cases by hand, and a comparison with a simple model that keeps every sector.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,7 @@ fn flush(at_us: i64, modifiers: Modifiers) -> Command {
     Command { modifiers, ..Command::new(Nanos::from_micros(at_us), Op::Flush, 0, 0) }
 }
 
-/// A command that is complete at once.
+/// A command that is complete on arrival.
 fn done(promises: &mut Promises, command: &Command) -> Version {
     let version = promises.arrived(command);
     promises.completed(version, command.arrival);
@@ -84,7 +84,7 @@ fn a_barrier_holds_what_was_complete_before_it_once_something_later_is_there() {
     let mut promises = Promises::new(CACHED);
     let before = done(&mut promises, &command(0, Op::Write, 0, 4));
     done(&mut promises, &flush(1, Modifiers::BARRIER));
-    // Nothing more stands before a second one.
+    // A second barrier orders nothing more.
     done(&mut promises, &flush(2, Modifiers::BARRIER));
     assert_eq!(promises.orders().count(), 1);
     let after = done(&mut promises, &command(3, Op::Write, 4, 4));
@@ -136,7 +136,7 @@ fn after_a_secure_erase_no_older_version_returns_and_after_a_discard_any_may() {
 
 const SECTORS: usize = 48;
 
-/// Sectors with the versions that orders need there.
+/// Sectors with the versions that orders require there.
 fn owed(promises: &Promises, orders: impl Iterator<Item = Order>) -> BTreeSet<(u64, Version)> {
     let extents = orders.flat_map(|order| promises.owed_by(&order).collect::<Vec<_>>());
     extents.flat_map(|(first, end, version)| (first..end).map(move |sector| (sector, version))).collect()
@@ -175,7 +175,7 @@ proptest! {
             (false, false, InterfaceKind::Ufs),
         ]),
         unit_sectors in prop::sample::select(vec![1u32, 8]),
-        // Completions as they come, or right after the arrival with the time to come.
+        // Whether completions are reported at their time, or right after the arrival with the future time.
         known in any::<bool>(),
         steps in prop::collection::vec((any::<u8>(), 0..SECTORS as u64, 1u64..20, any::<u8>(), any::<u8>()), 1..60),
         states in prop::collection::vec(prop::collection::vec(any::<prop::sample::Index>(), SECTORS), 60),
@@ -225,7 +225,7 @@ proptest! {
                     }
                 }
             }
-            // Completions that are known in advance count from the start.
+            // Completions that are known in advance count at once.
             let at = if known { Nanos::MAX } else { Nanos(now) };
             let promised: Vec<_> = (0..SECTORS as u64).map(|sector| model.promised(sector, at)).collect();
             let found: Vec<_> = (0..SECTORS as u64).map(|sector| promises.promised(sector)).collect();
@@ -239,7 +239,7 @@ proptest! {
                 let before = barriers.filter(|order| order.after.contains(&version));
                 prop_assert_eq!(needed.collect::<BTreeSet<_>>(), owed(&promises, before));
             }
-            // A state near the promises, some sectors of which may be too old.
+            // Contents close to the promises, with some sectors that may be too old.
             let next = promises.next_version() as usize;
             let found = |(sector, index): (usize, &prop::sample::Index)| {
                 let version = index.index(next * 2) as Version;
@@ -260,7 +260,8 @@ proptest! {
                 let broken = promises.broken(&left).map(|broken| broken.first);
                 prop_assert_eq!(broken, model.broken(&sectors, at), "{:?}", versions);
             }
-            // Every write that is not promised is listed where nothing newer is, and nothing else but what took promises back.
+            // All writes that are not promised are listed in sectors with no newer promise, and besides them only commands that revoked
+            // promises.
             let mut pending = vec![Vec::new(); SECTORS];
             for extent in promises.pending() {
                 let (command, complete) = model.commands[extent.version as usize - 1];

@@ -1,4 +1,4 @@
-//! Settings that change in a device in use: what changes with them, and what never does.
+//! Settings that change in a device in use: their effects, and what must not change.
 
 use emmclab_base::{Nanos, Op};
 use emmclab_device::checker::Checker;
@@ -28,7 +28,7 @@ fn config(settings: &[(&str, &str)]) -> DeviceConfig {
     config
 }
 
-/// Response time of a command that comes to a device that has nothing else to do.
+/// Response time of a command that arrives at an idle device.
 fn response(device: &mut Device, op: Op, sector: u64, at: Nanos) -> Nanos {
     let done = device.submit(&Command::new(at, op, sector, 16), &mut Quiet).unwrap();
     done.unwrap() - at
@@ -123,8 +123,8 @@ fn every_key_that_can_change_is_one_of_a_device() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 70, ..ProptestConfig::default() })]
 
-    /// Work of a device whose settings change on the way: every invariant holds, no work begins before the change, and each
-    /// unit that was written is there.
+    /// A device whose settings change during its work: every invariant holds, no work begins before the change, and every written unit can
+    /// be read.
     #[test]
     fn a_device_stays_whole_whatever_changes_when(
         steps in prop::collection::vec((any::<u16>(), 1u32..32, 0i64..20_000_000, 0usize..24), 1..120),

@@ -25,7 +25,7 @@ proptest! {
         drive(&config, &steps)?;
     }
 
-    /// Writes of one page are the rule here, and only some of them can go the short way.
+    /// Most writes are of one page here, and only some of them can use the fast paths.
     #[test]
     fn so_it_does_where_the_short_way_is_usual(
         config in devices(2, true),

@@ -1,4 +1,4 @@
-//! Cases small enough to work out on paper. Page read 100 us, program 1,000 us, erase 5,000 us unless said otherwise.
+//! Cases small enough to compute on paper. Page read 100 us, program 1,000 us, erase 5,000 us unless stated otherwise.
 
 use crate::common::{command, config, responses_us, run};
 use emmclab_base::Nanos;
@@ -50,7 +50,7 @@ fn under_the_same_offset_rule_planes_join_only_on_equal_pages() {
     // Pages 0 and 0 of both planes, then 1 and 1.
     let (_, events) = run(&config(&settings), &[command(0, Write, 0, 16)]);
     assert_eq!(responses_us(&events), [2000.0]);
-    // One page goes ahead on its own: the next two are at different offsets.
+    // One page is written first: the next two are at different offsets.
     let (_, events) = run(&config(&settings), &[command(0, Write, 0, 4), command(2000, Write, 4, 8)]);
     assert_eq!(responses_us(&events), [1000.0, 2000.0]);
 }
@@ -80,7 +80,7 @@ fn the_way_to_the_flash_may_be_slower_than_the_way_out() {
 
 #[test]
 fn a_short_transfer_slips_into_a_gap_of_the_bus() {
-    // A read of chip 1 senses for 100 us; meanwhile chip 0 gets a page over the same bus (41 us).
+    // A read of chip 1 senses for 100 us; meanwhile a page for chip 0 crosses the same bus (41 us).
     let settings = [
         ("geometry.chips_per_channel", "2"),
         ("timing.bus_ns_per_byte", "10"),
@@ -160,7 +160,7 @@ fn a_partial_overwrite_reads_the_rest_first() {
     let (device, events) = run(&config(&settings), &[command(0, Write, 0, 8), command(5000, Write, 4, 4)]);
     assert_eq!(responses_us(&events), [1000.0, 1100.0]);
     assert_eq!(device.counters().read_modify_writes, 1);
-    // With a finer map the other half simply stays where it is.
+    // With a finer map, the other half stays at its location.
     let settings = [("mapping.unit_kb", "4"), settings[1]];
     let (device, events) = run(&config(&settings), &[command(0, Write, 0, 8), command(5000, Write, 4, 4)]);
     assert_eq!(responses_us(&events), [1000.0, 1000.0]);
@@ -174,7 +174,7 @@ fn collection_is_felt_by_the_write_that_needs_the_space() {
         ("capacity.over_provisioning_pct", "50"),
         ("geometry.block_groups.0.blocks", "6"),
     ];
-    // 24 pages, 16 logical. Five blocks of writes to one page each leave blocks without valid pages behind.
+    // 24 pages, 16 of them logical. Five blocks of writes to one page leave blocks without valid pages.
     let commands: Vec<_> = (0..21).map(|i| command(i * 10_000, Write, 0, 4)).collect();
     let (device, events) = run(&config(&settings), &commands);
     assert!(responses_us(&events)[..20].iter().all(|time| *time == 1000.0));
@@ -209,8 +209,8 @@ fn cached_pages_leave_the_register_in_order() {
     )
     .unwrap();
     config.set_all(&[("timing.cache_read", "true"), ("timing.bus_ns_per_byte", "5")]).unwrap();
-    // The 8 KB of one chip have the bus from 100 to 140.96 us. The 4 KB of the other chip do not fit before them; the 512
-    // bytes behind these would, but the register is not free for them.
+    // The 8 KB of one chip use the bus from 100 to 140.96 us. The 4 KB of the other chip do not fit before that. The 512 bytes after these
+    // would fit, but the register is not free for them.
     let small = Command::new(Nanos::from_micros(91), Read, 4, 1);
     let (_, events) = run(&config, &[command(0, Read, 8, 8), command(90, Read, 0, 4), small]);
     assert_eq!(responses_us(&events), [140.96, 161.44 - 90.0, 164.0 - 91.0]);

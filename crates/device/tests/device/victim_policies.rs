@@ -1,4 +1,4 @@
-//! A victim policy that a program gives a device, in place of one by name.
+//! A victim policy that a program passes to a device, instead of one named in the settings.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,7 +17,7 @@ fn device(policy: &str) -> DeviceConfig {
     ])
 }
 
-/// Writes single units all over the device, from this request on.
+/// Writes single units all over the device; `from` is the number of the first request.
 fn write(device: &mut Device, from: u64) -> Completions {
     let mut told = Completions::default();
     for i in from..from + 400 {
@@ -27,7 +27,7 @@ fn write(device: &mut Device, from: u64) -> Completions {
     told
 }
 
-/// FIFO, which also holds the view to what it promises, and counts its decisions.
+/// FIFO, which also checks the documented properties of the view, and counts its decisions.
 struct Oldest(Arc<AtomicU64>);
 
 impl VictimPolicy for Oldest {
@@ -46,7 +46,7 @@ impl VictimPolicy for Oldest {
     }
 }
 
-/// Greedy, which needs the other order.
+/// Greedy, which needs the other order of full blocks.
 struct Emptiest;
 
 impl VictimPolicy for Emptiest {

@@ -1,4 +1,4 @@
-//! Zones: what the device refuses, what becomes of their states, and what a cut of power leaves, against a plain model of zones.
+//! Zones: commands that the device rejects, states of zones, and what a power cut leaves, compared with a simple model of zones.
 
 use emmclab_base::{Nanos, Op};
 use emmclab_device::checker::Checker;
@@ -83,7 +83,7 @@ fn a_write_elsewhere_is_refused_with_zone_write_pointer_and_sector() {
     assert!(write(&mut device, 3, start + 64, 8).unwrap_err().contains("zone 3 is full"));
     let discard = Command::new(Nanos::from_micros(4), Op::Discard, start, 8);
     assert!(device.submit(&discard, &mut Quiet).unwrap_err().to_string().contains("all of its 384 sectors"));
-    // Conventional zones are written anywhere, in part of a block too.
+    // Conventional zones are written at any address, also in parts of a block.
     write(&mut device, 5, 100, 3).unwrap();
     write(&mut device, 6, 8, 8).unwrap();
 }
@@ -94,7 +94,7 @@ fn a_zone_without_a_write_buffer_takes_that_of_the_zone_written_longest_ago() {
     let run = |buffers| {
         let mut device = Device::new(&config(buffers));
         let starts: Vec<u64> = zones(&device).iter().map(|zone| zone.start).collect();
-        // Four of the sixteen KB of a page to each of three zones in turn.
+        // 4 KB of a 16 KB page are written to each of three zones in turn.
         for turn in 0..4 {
             for (zone, start) in (0..3).zip(&starts) {
                 write(&mut device, turn * 100_000 + zone * 10_000, start + turn as u64 * 8, 8).unwrap();
@@ -106,7 +106,8 @@ fn a_zone_without_a_write_buffer_takes_that_of_the_zone_written_longest_ago() {
     };
     assert_eq!(run("0"), (0, 0, vec![3, 9]), "data leaves in its order over all zones");
     assert_eq!(run("3"), (0, 0, vec![3, 0]), "each page is complete when it is programmed");
-    // With two, every write but the first two takes the buffer of another zone, and its data lies in SLC mode until the page is complete.
+    // With two buffers, every write except the first two takes the buffer of another zone, and its data is in SLC mode until the page is
+    // complete.
     let (conflicts, premature, programs) = run("2");
     assert_eq!((conflicts, premature), (10, 10));
     assert_eq!(programs, [3, 9]);
@@ -201,7 +202,7 @@ fn a_cut_before_a_page_is_programmed_loses_none_of_its_flushed_units_though_thei
     device.submit(&at(1, Op::Flush, 0, 0), &mut (&mut undo, &mut last)).unwrap();
     let partial = last.0.expect("three units of a page were programmed");
     undo.retire(Nanos::from_micros(10_000));
-    // The rest of the page comes, and collection plans the erase of the block that has no valid data any more.
+    // The rest of the page is written, and collection plans the erase of the block, which has no valid data any more.
     device.submit(&at(10_000, Op::Write, start + 24, 8), &mut undo).unwrap();
     device.submit(&at(10_001, Op::Flush, 0, 0), &mut (&mut undo, &mut last)).unwrap();
     assert_ne!(last.0, Some(partial), "a whole page lies in a block of its zone");
@@ -232,17 +233,17 @@ fn what_means_nothing_with_zones_is_refused() {
     assert!(error.contains("an eMMC has no zones"), "{error}");
 }
 
-/// A zone of the model.
+/// A zone in the model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Model {
     state: ZoneState,
     written: u64,
-    /// Sectors of it that the last cut of power left.
+    /// Sectors of it that survived the last power cut.
     kept: u64,
     opened: u64,
 }
 
-/// All of them, and the limits.
+/// All zones of the model, and the limits.
 struct Zones {
     all: Vec<Model>,
     max_open: usize,
@@ -255,7 +256,7 @@ impl Zones {
         self.all.iter().filter(|zone| of(zone.state)).count()
     }
 
-    /// Opens a zone; false where it may not be.
+    /// Opens a zone; returns false if it must not be opened.
     fn open(&mut self, zone: usize, to: ZoneState) -> bool {
         let found = self.all[zone];
         if !found.state.is_open() {
@@ -305,7 +306,7 @@ impl Zones {
     }
 }
 
-/// Gap in us, kind, zone, length, and how many us later power goes.
+/// Gap in us, kind, zone, length, and the time in us after which power is lost.
 type Step = (u16, u8, u8, u8, Option<u16>);
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
@@ -368,7 +369,7 @@ proptest! {
                     (new(Op::Discard, start, size), true)
                 }
                 186..=215 => {
-                    // Of a range, or of all.
+                    // A flush of a range, or of everything.
                     let ranged = kind % 3 == 0;
                     (new(Op::Flush, if ranged { start } else { 0 }, if ranged { 64 } else { 0 }), true)
                 }
@@ -412,7 +413,7 @@ proptest! {
             checker.verify(&device).map_err(|error| TestCaseError::fail(error.to_string()))?;
             for ((zone, model), promised) in zones(&device).iter().zip(&mut model.all).zip(promised) {
                 let finished = model.state == ZoneState::Full && model.written < size;
-                // What was written since the last cut, behind what that left.
+                // The data written since the last cut, after the data that survived it.
                 let there = (model.kept..size)
                     .take_while(|at| persistence.survives(zone.start + at, now) > 0)
                     .count() as u64;
@@ -434,7 +435,7 @@ proptest! {
                 };
                 prop_assert_eq!(zone.state, model.state);
             }
-            // What comes after is a device of its own to the contract.
+            // For the contract, the device is a new one after the cut.
             persistence = Persistence::of(&device);
         }
         device.power_off(&mut (&mut persistence, &mut checker));
@@ -463,7 +464,7 @@ fn a_scaled_zoned_device_has_zones_enough_and_conventional_ones_in_slc_mode() {
         let capacity = config.capacity().0;
         assert!((mb << 20..(mb << 20) * 5 / 4).contains(&capacity), "{mb} MB: {capacity}");
         assert!(zones.count >= 18, "{mb} MB: {}", zones.count);
-        // From 4 GB on the zones are those of the preset, and of what the host keeps in the conventional ones there is more on a larger one.
+        // From 4 GB on, the zones have the size of the preset's, and a larger device has a larger conventional part for the host.
         assert_eq!(zones.units == before.units, mb >= 4 << 10, "{mb} MB");
         let conventional = u64::from(zones.first_unit) * unit_bytes;
         assert!(conventional >= (capacity >> 30) * 2_100_000, "{mb} MB: {conventional}");
@@ -483,7 +484,7 @@ fn finishing_a_full_zone_changes_nothing_so_that_a_cut_may_take_its_data() {
     device.manage_zone(4, ZoneAction::Finish, &mut undo).unwrap();
     assert_eq!(zones(&device)[4].state, ZoneState::Full);
     device.cut(Nanos::ZERO, &mut undo);
-    // All of it was in the cache.
+    // All of its data was in the cache.
     assert_eq!((zones(&device)[4].state, zones(&device)[4].write_pointer), (ZoneState::Empty, zone.start));
 }
 

@@ -1,4 +1,4 @@
-//! The persistence contract word by word: for one sector and one moment at a time, from all commands there were.
+//! The persistence contract, implemented literally: for one sector and one time, from all commands before.
 
 use std::ops::Range;
 
@@ -6,7 +6,7 @@ use emmclab_base::{Nanos, Op};
 use emmclab_device::contract::{Content, Rules, Version};
 use emmclab_device::{Command, InterfaceKind, Modifiers};
 
-/// Commands in order of arrival, of which the first has version 1, and when each was complete.
+/// Commands in order of arrival, each with its completion; the first has version 1.
 pub struct Contract {
     pub rules: Rules,
     pub commands: Vec<(Command, Option<Nanos>)>,
@@ -18,14 +18,14 @@ impl Contract {
         Self { rules, commands: Vec::new(), packs: Vec::new() }
     }
 
-    /// The commands that came by `at`, with versions.
+    /// The commands that arrived by `at`, with versions.
     fn by(&self, at: Nanos) -> impl Iterator<Item = (Version, &Command, Option<Nanos>)> {
         let all =
             (1..).zip(&self.commands).map(|(version, (command, complete))| (version, command, *complete));
         all.filter(move |(_, command, _)| command.arrival <= at)
     }
 
-    /// Whether a command changes a sector: discards take whole units only.
+    /// Whether a command changes a sector: discards affect whole units only.
     fn covers(&self, command: &Command, sector: u64) -> bool {
         let (first, end) = (command.sector, command.sector + u64::from(command.sectors));
         let unit = u64::from(self.rules.unit_sectors);
@@ -43,7 +43,7 @@ impl Contract {
         command.is_some_and(|(command, _)| matches!(command.op, Op::Discard | Op::SecureErase))
     }
 
-    /// Rule 6: the newest command that took the promises about a sector back.
+    /// Rule 6: the newest command that revoked the promises about a sector.
     pub fn taken(&self, sector: u64, at: Nanos) -> Version {
         let takers =
             self.by(at).filter(|(version, command, _)| self.erases(*version) && self.covers(command, sector));
@@ -90,7 +90,7 @@ impl Contract {
         promised.map(|(version, ..)| version).max().unwrap_or(0)
     }
 
-    /// The newest write of a sector among these versions that was complete by then and that no discard took back.
+    /// The newest of these versions of a sector that was written and complete by then, and that no discard revoked.
     fn owed(&self, sector: u64, before: Range<Version>, complete_by: Option<Nanos>, at: Nanos) -> Version {
         let taken = self.taken(sector, at);
         let writes = self.by(at).filter(|(version, command, complete)| {
@@ -103,7 +103,7 @@ impl Contract {
         writes.map(|(version, ..)| version).max().unwrap_or(0)
     }
 
-    /// The first sector about which a promise is broken if power goes at `at` and leaves this, sector by sector.
+    /// The first sector with a broken promise, if power is lost at `at` and leaves these contents.
     pub fn broken(&self, left: &[Option<Content>], at: Nanos) -> Option<u64> {
         let there = |after: Range<Version>| {
             left.iter().flatten().any(|content| matches!(content, Content::Data(v) if after.contains(v)))
@@ -115,7 +115,7 @@ impl Contract {
             Op::Write if self.rules.fifo => Some((version, command.arrival)),
             _ => None,
         });
-        // Of barriers that hold, the last one asks for most.
+        // Of the barriers that apply, the last one requires most.
         let barrier = barriers.filter(|(from, _)| there(*from..Version::MAX)).last();
         let packs = self.packs.iter().filter(|_| self.rules.write_through).cloned();
         let entries =

@@ -10,19 +10,19 @@ fn collects(policy: &str) -> bool {
     policy != NONE
 }
 
-/// The first choice only where the device is to be plain, without what makes a request take the long way.
+/// All choices or, if `plain`, only the first one, with which requests use the fast paths.
 fn choice(plain: bool, choices: &'static [&'static str]) -> impl Strategy<Value = &'static str> {
     prop::sample::select(if plain { &choices[..1] } else { choices })
 }
 
-/// Every allocation policy, the default first.
+/// All allocation policies, the default first.
 fn allocation_policies() -> Vec<String> {
     let schema = emmclab_device::json_schema();
     let words = schema["$defs"]["AllocationSettings"]["properties"]["policy"]["oneOf"].as_array().unwrap();
     words.iter().map(|word| word["const"].as_str().unwrap().to_owned()).collect()
 }
 
-/// A device of any shape with at most so many channels, chips, dies and planes of each.
+/// A random device with at most this number of channels, chips, dies and planes each.
 pub fn devices(most: u32, plain: bool) -> impl Strategy<Value = DeviceConfig> {
     let shape = (1..=most, 1..=most, 1..=most, 1..=most);
     let groups = prop::collection::vec((prop::sample::select(vec![4u32, 8, 16]), 6u32..=9, 2u32..=9), 1..=3);
@@ -145,7 +145,7 @@ pub fn devices(most: u32, plain: bool) -> impl Strategy<Value = DeviceConfig> {
             }
             for (index, (page_kb, blocks, pages)) in groups.into_iter().enumerate() {
                 let blocks = if slc != "off" && index == 0 { blocks + 5 } else { blocks };
-                // Blocks in SLC mode keep half of the pages, and collection needs two.
+                // Blocks in SLC mode have half of the pages, and collection needs two pages.
                 let pages = if slc == "off" { pages } else { pages + 2 };
                 let limit = if limit > 20 { limit } else { 0 };
                 let _ = write!(

@@ -1,4 +1,4 @@
-//! What the flash holds, sector by sector, from page programs.
+//! The contents of the flash, sector by sector, derived from page programs.
 
 use std::collections::HashMap;
 
@@ -6,14 +6,14 @@ use emmclab_base::Nanos;
 use emmclab_device::contract::{Content, Version};
 use emmclab_device::{Cause, Command, Device, Lpn, Observer, PageProgrammed, Trimmed, UnitCached};
 
-/// Every content of every sector of a new device, and from when on its page counts.
+/// All contents of every sector of a new device, each with the time from which on its page survives a cut.
 pub struct Facts {
     unit_sectors: u64,
-    /// End of the latest page, where pages count only in their order.
+    /// End of the latest page, if pages become durable only in their order.
     pub in_order: Option<Nanos>,
-    /// How long a page that was programmed does not count.
+    /// Time from the end of a program until the page survives a cut.
     pub counts_after: Nanos,
-    /// The command that the device has.
+    /// The command that the device is executing.
     pub command: Option<(Version, Nanos)>,
     cached: HashMap<u64, Version>,
     flash: HashMap<u64, Vec<(Nanos, Content)>>,

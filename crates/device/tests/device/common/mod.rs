@@ -1,4 +1,4 @@
-//! Shared by the tests of this crate.
+//! Functions for the tests of this crate.
 
 pub mod contract;
 pub mod devices;
@@ -8,7 +8,7 @@ pub mod model;
 use emmclab_base::{Nanos, Op};
 use emmclab_device::{Command, Device, DeviceConfig, Observer, RequestCompleted};
 
-/// A device of one block group with 4 KB pages (100 us read, 1,000 us program, 5,000 us erase) and these settings on top.
+/// A device of one block group with 4 KB pages (100 us read, 1,000 us program, 5,000 us erase), changed by these settings.
 pub fn config(settings: &[(&str, &str)]) -> DeviceConfig {
     let mut config = DeviceConfig::from_toml(
         "gc.policy = \"none\"
@@ -39,12 +39,12 @@ impl Observer for Completions {
     }
 }
 
-/// A request of `kb` KB at `at_us`, to the address `kb_from`.
+/// A request of `kb` KB at `at_us` us, from the address `kb_from` KB on.
 pub fn command(at_us: i64, op: Op, kb_from: u64, kb: u32) -> Command {
     Command::new(Nanos::from_micros(at_us), op, kb_from * 2, kb * 2)
 }
 
-/// Runs requests through a new device; completions in us.
+/// Executes requests on a new device; returns it and the completions.
 pub fn run(config: &DeviceConfig, commands: &[Command]) -> (Device, Vec<RequestCompleted>) {
     let mut device = Device::new(config);
     let mut told = Completions::default();

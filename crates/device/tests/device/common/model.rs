@@ -5,10 +5,10 @@ use emmclab_device::checker::Checker;
 use emmclab_device::{Command, Device, DeviceConfig, Modifiers, Observer, RequestCompleted, Stop};
 use proptest::prelude::*;
 
-/// Over-provisioning at which each plane has blocks enough for every open block, at most a third of them with data.
+/// Over-provisioning with which each plane has enough blocks for all open blocks, and at most a third of its blocks have data.
 pub const ROOMY_PCT: f64 = 250.0;
 
-/// Time step in us, operation, place and length as shares of the device; lengths are in sectors.
+/// Time step in us, operation, and address and length as shares of the device; lengths are in sectors.
 pub type Step = (u16, u8, u16, u16);
 
 pub fn command(device: &Device, now: &mut i64, (gap, op, place, length): Step) -> Command {
@@ -39,7 +39,7 @@ pub fn command(device: &Device, now: &mut i64, (gap, op, place, length): Step) -
     Command { modifiers, ..Command::new(Nanos(*now), op, sector, length) }
 }
 
-/// Keeps completions, and does not ask for pages, so that the device may take its short ways.
+/// Collects completions, but does not need units of pages, so that the device may use its fast paths.
 #[derive(Default, PartialEq, Debug)]
 struct Completions(Vec<RequestCompleted>);
 
@@ -51,22 +51,22 @@ impl Observer for Completions {
     }
 }
 
-/// Whether a scheme keeps its map on the flash.
+/// Whether a scheme stores its map on the flash.
 pub fn on_demand(scheme: &str) -> bool {
     ON_DEMAND.contains(&scheme)
 }
 
-/// The schemes that do, and settings that leave little memory to them.
+/// The schemes that store their map on the flash.
 pub const ON_DEMAND: &[&str] = &["dftl", "tpftl", "leaftl", "rqftl"];
 
-/// Settings with which such a scheme has memory for few entries.
+/// Settings with which such a scheme caches few entries.
 pub fn little_memory(scheme: &str) -> [(&str, &str); 2] {
     let own = if scheme == "dftl" { ("mapping.cached_entries", "5") } else { ("mapping.map_cache_kb", "4") };
     [("mapping.scheme", scheme), own]
 }
 
-/// Drives random steps through a new device, verifies after each, and again on a copy made from an image. A second device,
-/// which nobody checks, does the same.
+/// Executes random steps on a new device, and verifies it after each. Repeats this on a copy made from an image. A second device, without a
+/// checker, must behave the same.
 pub fn drive(config: &DeviceConfig, steps: &[Step]) -> Result<(), TestCaseError> {
     let mut device = Device::new(config);
     let mut checker = Checker::of(&device);
@@ -82,7 +82,7 @@ pub fn drive(config: &DeviceConfig, steps: &[Step]) -> Result<(), TestCaseError>
         checker.verify(&device).map_err(|error| TestCaseError::fail(format!("{error} at {command:?}")))?;
         if let Some(stop) = device.stop() {
             // Collection always finds space on a device that is mostly empty.
-            // Block-mapped schemes were refused if they could run out of blocks.
+            // Settings with which block-mapped schemes could run out of blocks were rejected.
             let settings = config.settings();
             let roomy = settings.capacity.over_provisioning_pct >= ROOMY_PCT
                 || (settings.mapping.scheme != "page" && !on_demand(&settings.mapping.scheme));

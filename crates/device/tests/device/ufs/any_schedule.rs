@@ -1,5 +1,5 @@
-//! Out-of-order completion: whatever comes, nothing is lost, nothing is done twice, every read finds what was last written, and tags,
-//! queues and link are never shared by more than they have room for.
+//! Out-of-order completion, with any commands: nothing is lost or executed twice, every read finds the latest data, and tags, queues and
+//! link are never used beyond their capacity.
 
 use emmclab_base::{Nanos, Op};
 use emmclab_device::checker::Checker;
@@ -11,7 +11,7 @@ use proptest::prelude::*;
 use super::ufs;
 use crate::common::model::{Step, command};
 
-/// All that the link and the queues did.
+/// All events of the link and the queues.
 #[derive(Default)]
 struct Traffic {
     completed: Vec<RequestCompleted>,
@@ -33,7 +33,7 @@ impl Observer for Traffic {
     }
 }
 
-/// Most spans that hold a moment.
+/// The largest number of intervals that contain the same time.
 fn most_at_once(spans: impl Iterator<Item = (Nanos, Nanos)>) -> usize {
     let mut moments: Vec<_> = spans
         .filter(|(begin, end)| begin < end)
@@ -80,7 +80,7 @@ fn drive(config: &DeviceConfig, steps: &[Step]) -> Result<Traffic, TestCaseError
     Ok(traffic)
 }
 
-/// Holds the traffic of a run against the rules of queues and link.
+/// Checks the traffic of a run against the rules of queues and link.
 fn check(config: &DeviceConfig, traffic: &Traffic) -> Result<(), TestCaseError> {
     let tags = config.settings().controller.queue_depth as usize;
     let in_flight = most_at_once(traffic.completed.iter().map(|event| (event.start, event.complete)));

@@ -1,4 +1,4 @@
-//! Cases small enough to work out on paper. Page read 100 us, program 1,000 us; 4,096 bytes take 7,025 ns on the link.
+//! Cases small enough to compute on paper. Page read 100 us, program 1,000 us; 4,096 bytes take 7,025 ns on the link.
 
 use emmclab_base::Op::{Flush, Read, Write};
 use emmclab_base::{Nanos, Op};
@@ -38,7 +38,7 @@ fn a_direction_carries_one_transfer_at_a_time_and_both_carry_data_at_once() {
             "the data of a write follows that of the one before"
         );
     }
-    // The data of the read goes to the host while that of a long write comes.
+    // The data of the read is transferred to the host at the same time as that of a long write to the device.
     let both = [command(0, Read, 0, 4), command(60, Write, 64, 64)];
     let (device, events) = run(&config, &both);
     assert_eq!(events[0].complete, Nanos(100_000) + TRANSFER);
@@ -50,7 +50,7 @@ fn a_direction_carries_one_transfer_at_a_time_and_both_carry_data_at_once() {
 
 #[test]
 fn data_that_is_ready_first_goes_first() {
-    // The data of the second read is ready first, as its way is free.
+    // The data of the second read is ready first, because its way is free.
     let config = ufs(&[("geometry.channels", "2")]);
     let commands = [command(0, Write, 0, 4), command(10, Read, 0, 4), command(20, Read, 4, 4)];
     let (_, events) = run(&config, &commands);
@@ -141,7 +141,7 @@ fn a_ufs_takes_no_packed_command() {
 
 #[test]
 fn a_read_passes_writes_that_wait_but_only_as_many_as_there_are_tags() {
-    // One way: four writes of 1 ms each, then reads all the time.
+    // One way: four writes of 1 ms each, then continuous reads.
     let config = ufs(&[("controller.scheduling", "read_first"), ("controller.queue_depth", "4")]);
     let mut commands: Vec<_> = (0..3).map(|i| command(0, Write, i * 4, 4)).collect();
     commands.push(command(10, Read, 64, 4));

@@ -1,4 +1,4 @@
-//! A setting of one kind of device is refused on the other, with its value and the cure.
+//! A setting of one kind of device is rejected on the other, with its value and a hint.
 
 use emmclab_device::DeviceConfig;
 

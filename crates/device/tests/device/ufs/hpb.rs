@@ -1,4 +1,4 @@
-//! HPB: a read that brings its map entry along reads no map. Page read 100 us; 4,096 bytes take 7 us on the link.
+//! HPB: a read that sends its map entry along does not read the map. Page read 100 us; 4,096 bytes take 7 us on the link.
 
 use emmclab_base::Op::{Discard, Read, Write};
 use emmclab_device::Device;
@@ -45,7 +45,7 @@ fn a_hint_that_is_out_of_date_is_not_taken() {
     let asked = [(Read, 0), (Write, 4), (Read, 4), (Read, 0), (Discard, 8), (Read, 12), (Read, 8)];
     let mut device = hinted("1");
     let before = reads(&mut device, &asked);
-    // The entry of 4 KB is in memory after the write; that of 8 KB changed with the discard, and the map is read for it.
+    // The entry of 4 KB is cached after the write. That of 8 KB was changed by the discard, so the map is read.
     assert_eq!(before[..4], [107, 107, 107, 107]);
     assert!(device.counters().map_hints < 5, "{:?}", device.counters());
 }

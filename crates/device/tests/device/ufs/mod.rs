@@ -1,4 +1,4 @@
-//! What makes it a UFS.
+//! Properties of a UFS.
 
 mod any_schedule;
 mod by_hand;
@@ -11,7 +11,8 @@ use emmclab_device::DeviceConfig;
 
 use crate::common::config;
 
-/// What every UFS of these tests says of itself: a link of one lane with 583.04 million bytes a second each way, and 32 tags.
+/// Common settings of the UFS devices in these tests: a link of one lane with 583.04 million bytes per second in each direction, and 32
+/// tags.
 pub const UFS: [(&str, &str); 8] = [
     ("interface.kind", "ufs"),
     ("interface.lanes", "1"),
@@ -23,7 +24,7 @@ pub const UFS: [(&str, &str); 8] = [
     ("features.packed_reads", "0"),
 ];
 
-/// The device of [`config`] as a UFS, with these settings on top.
+/// The device of [`config`] as a UFS, changed by these settings.
 pub fn ufs(settings: &[(&str, &str)]) -> DeviceConfig {
     config(&[&UFS, settings].concat())
 }

@@ -1,4 +1,4 @@
-//! The persistence contract of a UFS, held against the flash after a cut at any moment.
+//! The persistence contract of a UFS, compared with the flash after a cut at any time.
 
 use emmclab_base::{Nanos, Op};
 use emmclab_device::contract::{Promises, Rules};
@@ -12,7 +12,7 @@ use crate::persistence::{Rig, Step, stream};
 const RULES: Rules =
     Rules { write_through: false, fifo: false, interface: InterfaceKind::Ufs, unit_sectors: 8 };
 
-/// Flushes of a UFS: of a range every second time, and never a barrier.
+/// Flushes of a UFS: every second one of a range, and never a barrier.
 fn synchronize(command: &mut Command, (_, _, place, length, _): Step, sectors: u64) {
     if command.op == Op::Flush {
         command.modifiers = Modifiers::empty();
