@@ -62,7 +62,7 @@ struct Gap {
     write_back: Nanos,
     fold: Nanos,
     collect: Nanos,
-    /// Whether the SLC cache is folded in this gap, which depends on its free space at the begin of the gap; `None` until it is needed.
+    /// Whether the SLC cache is folded in this gap, which depends on its free space at the start of the gap; `None` until it is needed.
     folds: Option<bool>,
 }
 

@@ -200,7 +200,7 @@ impl Controller {
         self.clock.idle_from.max(buffered).max(self.background.busy_until)
     }
 
-    /// Begin of the idle time after which the device goes to sleep. A UFS that flushes `WriteBooster` in hibernation does not wait for
+    /// Start of the idle time after which the device goes to sleep. A UFS that flushes `WriteBooster` in hibernation does not wait for
     /// background work.
     fn sleeps_from(&self) -> Nanos {
         if !self.works_asleep {

@@ -1,7 +1,7 @@
 //! The events of a device, declared in one place. Counters, measurements, checker and reports all use this stream.
 //!
 //! Every flash operation has an event. A [`PageRead`] or [`PageProgrammed`] of one page has the times of its operation, whatever caused it.
-//! When collection moves pages, the reads and programs of a move have the begin and end of the whole move. Consecutive moves into one block
+//! When collection moves pages, the reads and programs of a move have the start and end of the whole move. Consecutive moves into one block
 //! are one event for observers that do not ask for units.
 
 mod map;

@@ -203,7 +203,7 @@ impl Core {
         let took = copies.finish();
         victim.cursor = next.0 - source.first.0;
         let bus = |pages: u32| if over_bus { u64::from(pages) * u64::from(source.page_bytes) } else { 0 };
-        // A run has one begin and one end: the total time of its moves, without gaps for other work between them.
+        // A run has one start and one end: the total time of its moves, without gaps for other work between them.
         let (begin, end) = (span.1 - took, span.1);
         let (group, cause) = (source.group, cause_of(victim));
         let first_page = (from.start.0 - source.first.0) >> source.page_shift;

@@ -49,7 +49,7 @@ pub(crate) struct RequestState {
     started: bool,
     /// Whether a subrequest has begun.
     begun: bool,
-    /// Whether `event.start` is the begin of the first subrequest, which is so if the queue has no limit.
+    /// Whether `event.start` is the start of the first subrequest, which is so if the queue has no limit.
     start_at_flash: bool,
 }
 
@@ -168,7 +168,7 @@ impl RequestState {
         self.event.complete += wait;
     }
 
-    /// Adds a subrequest that was dispatched, with its own waits, begin and completion.
+    /// Adds a subrequest that was dispatched, with its own waits, start and completion.
     #[inline]
     pub fn absorb(&mut self, waits: LatencyBreakdown, begin: Nanos, complete: Nanos) {
         self.event.subrequests += 1;

@@ -7,7 +7,7 @@ use emmclab_base::Nanos;
 pub(super) const REMEMBERED: u32 = 32;
 const PLACES: usize = REMEMBERED as usize;
 
-/// Begin and end of an interval in which the bus is idle, ns.
+/// Start and end of an interval in which the bus is idle, ns.
 type Gap = (i64, i64);
 
 /// No gap: an interval that ends before every time of a run.
@@ -20,7 +20,7 @@ pub(crate) struct Channel {
     /// before all others.
     gaps: [Gap; PLACES],
     next: u32,
-    /// Begin of the first transfer and end of the last, ns; both `i64::MAX` before the first transfer.
+    /// Start of the first transfer and end of the last, ns; both `i64::MAX` before the first transfer.
     begin: i64,
     end: i64,
     /// Total time of transfers, ns.
@@ -34,7 +34,7 @@ impl Default for Channel {
 }
 
 impl Channel {
-    /// Reserves the bus for `length`, not before `earliest`; returns the begin of the transfer.
+    /// Reserves the bus for `length`, not before `earliest`; returns the start of the transfer.
     #[inline(always)]
     pub fn reserve(&mut self, Nanos(earliest): Nanos, Nanos(length): Nanos) -> Nanos {
         self.busy += length as u64;

@@ -242,7 +242,7 @@ fn the_event_comes_when_little_is_free_and_the_flush_begins_at_once() {
     rig.after(1_000_000, Op::Read, 0);
     assert_eq!((rig.counts().flush_needed, rig.counts().folded_units), (0, 0), "half of it is free");
     rig.fill(64, 5);
-    // 1 ms is enough only for the begin of the flush, which continues in the next gap.
+    // 1 ms is enough only for the start of the flush, which continues in the next gap.
     rig.after(1_000, Op::Read, 0);
     assert_eq!(rig.counts().flush_needed, 1);
     assert!((1..20).contains(&rig.counts().folded_units), "{:?}", rig.counts());

@@ -75,7 +75,7 @@ impl Blocks {
 }
 
 impl<L: Observer> BlockIo<'_, L> {
-    /// Programs the part of a logical page that the host writes, together with the rest of its old data. Returns the waits, the begin of
+    /// Programs the part of a logical page that the host writes, together with the rest of its old data. Returns the waits, the start of
     /// the first operation, and the completion.
     fn program_page(
         &mut self,
