@@ -76,7 +76,7 @@ impl Synced {
         }
     }
 
-    /// Whether syncs of a class are carried out; those of the file system itself always are.
+    /// Whether syncs of a class are executed; those of the file system itself always are.
     pub const fn takes(self, class: FileClass) -> bool {
         match class {
             FileClass::Database => self.database,
@@ -157,11 +157,14 @@ const LINUX_6: HostConfig = HostConfig {
     },
 };
 
-/// Names and settings of the eras. Sources: `mm/page-writeback.c`, `fs/jbd2`, `block/blk-settings.c` of both kernels; the page cache of 2.6.35
-/// is what a phone with 512 MB has left beside its applications. Processor costs are assumptions: a system call with one copied page takes some
-/// 5 µs on a 1 GHz core, and 1 µs on a current one. `mmc_blk_issue_rq` of 2.6.35 sends `SEND_STATUS` after each write again and again until
-/// the card has left its programming state; each is a command of 48 bits, an interrupt and two context switches, for which 100 µs and 20 µs
-/// of work are assumed.
+/// Names and settings of the eras.
+///
+/// Sources: `mm/page-writeback.c`, `fs/jbd2`, `block/blk-settings.c` of both kernels. The page cache of 2.6.35 is the memory that a phone
+/// with 512 MB has left besides its applications. Processor costs are assumptions: a system call that copies one page takes about 5 µs on a
+/// 1 GHz core, and 1 µs on a current one.
+///
+/// `mmc_blk_issue_rq` of 2.6.35 repeats `SEND_STATUS` after each write until the card has left its programming state. Each repetition is a
+/// command of 48 bits, an interrupt and two context switches; 100 µs, with 20 µs of work, are assumed for it.
 const ERAS: [(&str, HostConfig); 2] = [
     (
         "linux-2.6.35",
@@ -208,7 +211,7 @@ impl HostConfig {
     /// Checks every value.
     ///
     /// # Errors
-    /// For a value that no host can have.
+    /// For a value that is out of range.
     pub fn validate(&self) -> Result<()> {
         let ranges = [
             ("page_cache_mb", self.page_cache_mb, 1, 1 << 20),

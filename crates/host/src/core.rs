@@ -1,4 +1,4 @@
-//! The state that host and file systems share: memory, the block layer, tasks, the time.
+//! The state that the host shares with its file systems: page cache, block layer, tasks and time.
 
 use emmclab_base::{BlockNote, Flags, Nanos, Op, Role};
 
@@ -8,7 +8,7 @@ use crate::config::HostConfig;
 use crate::request::Cause;
 use crate::task::{Job, TaskId, Tasks, Work};
 
-/// See the module.
+/// The shared state of the host and its file systems.
 #[derive(Debug)]
 pub(crate) struct Core {
     pub config: HostConfig,
@@ -24,19 +24,19 @@ impl Core {
         self.queue.submit(bio, self.now)
     }
 
-    /// Submits a bio that a task awaits.
+    /// Submits a bio and makes a task wait for it.
     pub fn submit_for(&mut self, bio: BioRequest, task: TaskId) -> BioId {
         let id = self.submit(bio);
         self.await_bio(id, task);
         id
     }
 
-    /// Makes a task await a bio, where it is still in progress: whether it is.
+    /// Makes a task wait for a bio if that is still in progress; returns whether it is.
     pub fn await_bio(&mut self, bio: BioId, task: TaskId) -> bool {
         self.queue.await_bio(bio, task, &mut self.tasks)
     }
 
-    /// Why a task submits what it submits.
+    /// The cause of the requests that a task submits.
     pub fn cause(&self, task: TaskId) -> Cause {
         match self.tasks[task].work {
             Work::Operation(caller, _) => Cause::Caller(caller),
@@ -47,7 +47,7 @@ impl Core {
         }
     }
 
-    /// Applies a request that is complete.
+    /// Applies the completion of a request to its bios and pages.
     pub fn finish(&mut self, mut completed: Completed) {
         while let Some(bio) = self.queue.next_bio(&mut completed, &mut self.tasks) {
             if let Content::Pages { inode, page } = bio.content {
@@ -57,7 +57,7 @@ impl Core {
         }
     }
 
-    /// A bio of pages of a file, from page `first` on, that lie at a sector.
+    /// A bio for pages of a file, starting with page `first`, that are stored from `sector` on.
     pub fn page_bio(
         &self,
         op: Op,

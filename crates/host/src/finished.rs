@@ -1,4 +1,4 @@
-//! The time of a finished operation, by its waits.
+//! Waiting times of a finished operation.
 
 use std::ops::{Index, IndexMut, Range};
 
@@ -7,43 +7,43 @@ use emmclab_base::Nanos;
 use crate::operation::CallerId;
 use crate::request::BlockRequestId;
 
-/// The states in which an operation waits. They exclude each other.
+/// The reasons for which an operation waits. There is only one at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Wait {
-    /// Data or metadata that is read.
+    /// A read of data or metadata.
     Read,
-    /// Of a sync: its own data on the way to the device.
+    /// In a sync: the writes of its own data.
     SyncData,
-    /// Of a sync: a commit that it began, or a flush.
+    /// In a sync: a commit that it started, or a flush.
     SyncCommit,
-    /// Of a sync: a commit that others began.
+    /// In a sync: a commit that others started.
     SyncJoined,
-    /// Too much is dirty.
+    /// There are too many dirty pages.
     DirtyLimit,
     /// Too many requests wait for the device.
     RequestLimit,
-    /// The journal: a block that a commit is writing, or room for more.
+    /// The journal: a block that a commit is writing, or space in the log.
     Journal,
-    /// The file: another operation on it, or pages of it on their way that are about to go.
+    /// The file: another operation on it, or pages in progress that are to be dropped.
     File,
 }
 
-/// The states of a thread that each [`Wait`] is a part of.
+/// The states of a thread to which the reasons of [`Wait`] belong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum WaitGroup {
     /// Reading.
     Read,
-    /// Making durable.
+    /// Waiting for durability.
     Fsync,
-    /// Held back.
+    /// Held back by a limit.
     Throttled,
     /// Waiting for a lock.
     Lock,
 }
 
 impl Wait {
-    /// All of them.
+    /// All reasons.
     pub const ALL: [Self; 8] = [
         Self::Read,
         Self::SyncData,
@@ -69,7 +69,7 @@ impl Wait {
         }
     }
 
-    /// The state of a thread that it is a part of.
+    /// The state of a thread to which it belongs.
     pub const fn group(self) -> WaitGroup {
         match self {
             Self::Read => WaitGroup::Read,
@@ -80,7 +80,7 @@ impl Wait {
     }
 }
 
-/// Time by what was waited for.
+/// Waiting times by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Waited([Nanos; Wait::ALL.len()]);
 
@@ -109,41 +109,41 @@ impl IndexMut<Wait> for Waited {
     }
 }
 
-/// An operation that ended.
+/// A finished operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finished {
-    /// Who asked for it.
+    /// The caller that began it.
     pub caller: CallerId,
     /// When it began.
     pub begun: Nanos,
     /// When it ended; `at - begun` is [`Waited::total`].
     pub at: Nanos,
-    /// Processor time that the caller owes beside, in ns; it is not part of `at`.
+    /// Processor time that the caller has to spend in addition, in ns; it is not included in `at`.
     pub cpu_ns: u64,
     /// Bytes read or written.
     pub bytes: u64,
-    /// Its waits.
+    /// Its waiting times.
     pub waited: Waited,
     pub(crate) requests: Range<u32>,
 }
 
 impl Finished {
-    /// An operation that no host did, and whose requests are not known.
+    /// An operation that was not executed by a host, so that its requests are not known.
     pub const fn alone(caller: CallerId, begun: Nanos, at: Nanos, bytes: u64, waited: Waited) -> Self {
         Self { caller, begun, at, cpu_ns: 0, bytes, waited, requests: 0..0 }
     }
 }
 
-/// Operations that ended; its memory is used again after [`FinishedOps::clear`].
+/// Finished operations; the memory is reused after [`FinishedOps::clear`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FinishedOps {
-    /// The operations, in the order in which they ended.
+    /// The operations, in order of completion.
     pub operations: Vec<Finished>,
     pub(crate) requests: Vec<BlockRequestId>,
 }
 
 impl FinishedOps {
-    /// The requests that an operation waited for, in order of completion; those of a commit are among them.
+    /// The requests that an operation waited for, in order of completion, including those of a commit.
     pub fn requests(&self, operation: &Finished) -> &[BlockRequestId] {
         let range = operation.requests.start as usize..operation.requests.end as usize;
         self.requests.get(range).unwrap_or_default()

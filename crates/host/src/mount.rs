@@ -50,13 +50,13 @@ pub struct Mount {
     pub options: MountOptions,
 }
 
-/// A run of pages of a file, of 4 KB each, and where it lies.
+/// A run of 4 KB pages of a file, and its location.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
     /// First page of the file.
     pub page: u64,
     /// First sector on the device.
     pub sector: u64,
-    /// Pages.
+    /// Number of pages.
     pub pages: u64,
 }

@@ -3,19 +3,19 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// A thread of a program. It has at most one operation under way.
+/// A thread of a program. It has at most one operation in progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CallerId(pub u32);
 
-/// A path, numbered by the caller from 0 on without large gaps. What it names changes: a rename moves the file under another number.
+/// A path, numbered by the caller from 0 on without large gaps. The file that it names can change: a rename moves a file to another path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FileId(pub u32);
 
-/// A folder of a mount; 0 is its root. The others exist beforehand.
+/// A folder of a mount; 0 is its root. The other folders exist from the start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FolderId(pub u32);
 
-/// Index of a mount in the list that [`crate::Host::new`] was given.
+/// Index of a mount in the list that was passed to [`crate::Host::new`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct MountId(pub u16);
 
@@ -41,7 +41,7 @@ pub enum FileClass {
 }
 
 impl FileClass {
-    /// All of them; the first four are classes of files.
+    /// All classes; the first four are classes of files.
     pub const ALL: [Self; 6] = [
         Self::Database,
         Self::DatabaseJournal,
@@ -64,7 +64,7 @@ impl FileClass {
     }
 }
 
-/// Where a path lies, and what its contents are.
+/// The location of a path, and the class of its contents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileSpec {
     /// The mount.
@@ -78,14 +78,14 @@ pub struct FileSpec {
 /// An operation on a file. Offsets and lengths are in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileOp {
-    /// Opens a file; with `create`, makes it where it is missing.
+    /// Opens a file; with `create`, creates it if it is missing.
     Open {
         /// The file.
         file: FileId,
-        /// Whether it is made where it is missing.
+        /// Whether it is created if it is missing.
         create: bool,
     },
-    /// Reads; what lies behind the end of the file is not read.
+    /// Reads, up to the end of the file at most.
     Read {
         /// The file.
         file: FileId,
@@ -131,16 +131,16 @@ pub enum FileOp {
         /// The new length.
         bytes: u64,
     },
-    /// Removes a path; the file goes when its last descriptor closes.
+    /// Removes a path; the file is deleted when its last descriptor is closed.
     Unlink {
         /// The file.
         file: FileId,
     },
-    /// Gives a file another path; a file that was there before is removed.
+    /// Moves a file to another path; a file that was there before is removed.
     Rename {
-        /// The path that the file has.
+        /// The present path of the file.
         from: FileId,
-        /// The path that it gets.
+        /// The new path of the file.
         to: FileId,
     },
     /// Closes a file.
@@ -153,12 +153,12 @@ pub enum FileOp {
 }
 
 impl FileOp {
-    /// Whether it asks for durability.
+    /// Whether it is a sync.
     pub const fn is_sync(&self) -> bool {
         matches!(self, Self::Fsync { .. } | Self::FsyncFolder { .. } | Self::Sync)
     }
 
-    /// The file that the operation is about, of a rename the one that gets another path; none of folders and of everything.
+    /// The file of the operation; for a rename, the file that is moved. `None` for syncs of folders and of everything.
     pub const fn file(&self) -> Option<FileId> {
         match *self {
             Self::Open { file, .. }

@@ -1,4 +1,4 @@
-//! Block requests, as they go to the device.
+//! Block requests, as they are issued to the device.
 
 use std::ops::Range;
 
@@ -17,11 +17,11 @@ pub enum Cause {
     Caller(CallerId),
     /// It was read ahead of use.
     ReadAhead,
-    /// Write-back: too much was dirty, or it was dirty for too long.
+    /// Write-back: there were too many dirty pages, or they were dirty for too long.
     WriteBack,
     /// A commit of the file system's journal, or a checkpoint of its log.
     Commit,
-    /// Room is made in the journal.
+    /// A checkpoint, which frees space in the journal.
     Checkpoint,
     /// Cleaning of segments, or collection of blocks, by the file system.
     Cleaning,
@@ -41,24 +41,24 @@ impl Cause {
     }
 }
 
-/// A request that goes to the device.
+/// A request to the device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BlockRequest {
     /// Its number, for [`crate::Host::completed`].
     pub id: BlockRequestId,
-    /// Operation, range on the device, and flags; `arrival` is when it was submitted to the block layer, `issue` when it left the
+    /// Operation, range on the device, times and flags. `arrival` is its submission to the block layer, `issue` its departure from the
     /// elevator. Flags: sync, FUA, preflush, metadata, read-ahead, journal.
     pub request: Request,
     /// The mount that it belongs to.
     pub mount: MountId,
-    /// The role of its first block.
+    /// The class of its first block.
     pub class: FileClass,
-    /// Why it was submitted; of merged requests, the first one.
+    /// Why it was submitted; for merged requests, the cause of the first one.
     pub cause: Cause,
     pub(crate) notes: Range<u32>,
 }
 
-/// Requests with their notes; its memory is used again after [`BlockRequests::clear`].
+/// Requests with their notes; the memory is reused after [`BlockRequests::clear`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BlockRequests {
     /// The requests, in the order in which the device gets them.
@@ -67,7 +67,7 @@ pub struct BlockRequests {
 }
 
 impl BlockRequests {
-    /// The roles of a write's blocks; they cover it from its first sector on. Other requests have none.
+    /// The roles of the blocks of a write, from its first sector on; empty for other requests.
     pub fn notes(&self, request: &BlockRequest) -> &[BlockNote] {
         self.notes.get(request.notes.start as usize..request.notes.end as usize).unwrap_or_default()
     }

@@ -16,7 +16,7 @@ pub(crate) type TaskId = u32;
 /// The kind of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Work {
-    /// Nothing; the task can be taken.
+    /// None; the task can be reused.
     Idle,
     /// An operation of a caller.
     Operation(CallerId, FileOp),
@@ -33,7 +33,7 @@ pub(crate) enum Job {
     Commit,
     /// Makes room in the journal.
     Checkpoint,
-    /// Moves what is alive out of a segment.
+    /// Moves live pages out of a segment.
     Clean,
 }
 
@@ -41,7 +41,7 @@ pub(crate) enum Job {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub(crate) enum Step {
-    /// The next step comes when all is there that the task awaits, at once where it awaits nothing.
+    /// The next step runs when everything has arrived that the task waits for; at once if it waits for nothing.
     Wait(Wait),
     /// There is no next step.
     Done,
@@ -51,26 +51,26 @@ pub(crate) enum Step {
 #[derive(Debug)]
 pub(crate) struct Task {
     pub work: Work,
-    /// How far the host is with it.
+    /// Progress of the host with the operation.
     pub stage: u32,
-    /// How far the file system is with its part; 0 when that begins.
+    /// Progress of the file system with its part; 0 at the beginning.
     pub part: u32,
-    /// The files that it is about, and the bytes from where to where a write goes.
+    /// The files of the operation, and the bytes from `offset` to `until` of a write.
     pub files: [u32; 2],
     pub offset: u64,
     pub until: u64,
-    /// Whether nothing but freeing its files is left.
+    /// Whether only the freeing of its files is left.
     pub ended: bool,
-    /// The next page of a read or write, or a file system's number.
+    /// The next page of a read or write, or a number of the file system.
     pub cursor: u64,
-    /// Pages that its write may still take of the space set aside for it.
+    /// Number of pages that its write may still take from the space reserved for it.
     pub reserved: u64,
     pub bytes: u64,
     pub cpu_ns: u64,
-    /// Its waits, in order of completion.
+    /// The requests that it waited for, in order of completion.
     pub requests: Vec<BlockRequestId>,
     pub begun: Nanos,
-    /// The requests that have to complete before the next step, and how many of them the limit of requests holds back.
+    /// Number of completions that it waits for, and how many of them are held back by the limit of requests.
     pending: u32,
     held: u32,
     wait: Wait,
@@ -102,20 +102,20 @@ impl Task {
         }
     }
 
-    /// Adds the time up to `now` to the state that it was in.
+    /// Adds the time up to `now` to the reason for which it waited.
     fn settle(&mut self, now: Nanos) {
         let state = if self.held > 0 { Wait::RequestLimit } else { self.wait };
         self.waited[state] += now - self.since;
         self.since = now;
     }
 
-    /// Its waits up to its last step.
+    /// Its waiting times up to its last step.
     pub fn waited(&self) -> Waited {
         self.waited
     }
 }
 
-/// All tasks, and those whose next step is due.
+/// All tasks, and those that are ready for their next step.
 #[derive(Debug, Default)]
 pub(crate) struct Tasks {
     all: Vec<Task>,
@@ -124,7 +124,7 @@ pub(crate) struct Tasks {
 }
 
 impl Tasks {
-    /// Begins a task; its first step is due.
+    /// Begins a task, which is ready for its first step.
     pub fn begin(&mut self, work: Work, now: Nanos) -> TaskId {
         let id = self.idle.pop().unwrap_or_else(|| {
             self.all.push(Task::new());
@@ -138,14 +138,14 @@ impl Tasks {
         id
     }
 
-    /// The next task whose step is due; its time up to now is counted.
+    /// Removes and returns the next task that is ready; its time up to now is counted.
     pub fn next_ready(&mut self, now: Nanos) -> Option<TaskId> {
         let id = self.ready.pop_front()?;
         self.all[id as usize].settle(now);
         Some(id)
     }
 
-    /// The task waits for what it awaits by now.
+    /// Makes the task wait for everything that it awaits; without that, it is ready at once.
     pub fn wait(&mut self, id: TaskId, wait: Wait) {
         let task = &mut self.all[id as usize];
         task.wait = wait;
@@ -154,27 +154,27 @@ impl Tasks {
         }
     }
 
-    /// There is no next step.
+    /// Ends a task, which can then be reused.
     pub fn end(&mut self, id: TaskId) {
         self.all[id as usize].work = Work::Idle;
         self.idle.push(id);
     }
 
-    /// The task awaits one thing more, which the limit of requests holds back or not.
+    /// Adds one completion that the task waits for; `held` tells whether the limit of requests holds it back.
     pub fn await_one(&mut self, id: TaskId, held: bool) {
         let task = &mut self.all[id as usize];
         task.pending += 1;
         task.held += u32::from(held);
     }
 
-    /// One thing that was held back is no longer.
+    /// Records that the limit of requests no longer holds one completion back.
     pub fn admitted(&mut self, id: TaskId, now: Nanos) {
         let task = &mut self.all[id as usize];
         task.settle(now);
         task.held -= 1;
     }
 
-    /// One thing that it awaits is there, with the request that brought it.
+    /// Records one completion that the task waited for, with the request that caused it.
     pub fn arrived(&mut self, id: TaskId, request: Option<BlockRequestId>) {
         let task = &mut self.all[id as usize];
         if let Some(request) = request
@@ -189,19 +189,19 @@ impl Tasks {
         }
     }
 
-    /// Makes the waits of another task count for this one, too.
+    /// Adds the requests of the task `from` to those that the task `to` waited for.
     pub fn share_requests(&mut self, from: TaskId, to: TaskId) {
         let mut theirs = std::mem::take(&mut self.all[to as usize].requests);
         theirs.extend_from_slice(&self.all[from as usize].requests);
         self.all[to as usize].requests = theirs;
     }
 
-    /// Whether the next step of a task is due.
+    /// Whether any task is ready for its next step.
     pub fn any_ready(&self) -> bool {
         !self.ready.is_empty()
     }
 
-    /// Whether it awaits something.
+    /// Whether the task waits for something.
     pub fn awaits(&self, id: TaskId) -> bool {
         self.all[id as usize].pending > 0
     }

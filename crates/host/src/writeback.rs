@@ -1,4 +1,4 @@
-//! Write-back: dirty pages of a file become bios, and the thread that does that in the background.
+//! Write-back: submits the dirty pages of a file, and runs a thread that does this in the background.
 
 use std::collections::VecDeque;
 
@@ -11,38 +11,38 @@ use crate::finished::Wait;
 use crate::request::Cause;
 use crate::task::{Step, TaskId, Work};
 
-/// Pages of a file before another one has its turn (`MAX_WRITEBACK_PAGES`, 4 MB).
+/// Most pages of a file that are written before the next file (`MAX_WRITEBACK_PAGES`, 4 MB).
 const TURN: u64 = 1024;
 
-/// The pages of a file that a round writes.
+/// Which dirty pages of a file a round writes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Round {
     pub cause: Cause,
-    /// The task that waits for it; pages that are on their way already are awaited, too.
+    /// The task that waits for it; it also waits for writes that are already in progress.
     pub waiter: Option<TaskId>,
-    /// Only pages that have a place.
+    /// Whether only pages with allocated blocks are written.
     pub only_placed: bool,
-    /// At most this many pages.
+    /// Most pages to write.
     pub pages: u64,
 }
 
 impl Round {
-    /// All dirty pages, and no task waits.
+    /// All dirty pages; no task waits for them.
     pub fn all(cause: Cause) -> Self {
         Self { cause, waiter: None, only_placed: false, pages: u64::MAX }
     }
 }
 
-/// The pages of a file that are left after a round.
+/// The dirty pages of a file that are left after a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Left {
-    /// There are more dirty pages than the round had.
+    /// Whether there are more dirty pages than the round could write.
     pub more: bool,
-    /// A page is dirty and on its way, so that it has to be written once more.
+    /// Whether a page is dirty while it is being written, so that it has to be written once more.
     pub again: bool,
 }
 
-/// Submits dirty pages of a file.
+/// Submits writes of dirty pages of a file.
 pub(crate) fn write_pages<F: Filesystem + ?Sized>(
     core: &mut Core,
     fs: &mut F,
@@ -64,7 +64,7 @@ pub(crate) fn write_pages<F: Filesystem + ?Sized>(
             end += 1;
         }
         if end == first {
-            // It is on its way: one write of a page at a time.
+            // It is being written: a page has at most one write in progress.
             again = true;
             at = first + 1;
             continue;
@@ -86,8 +86,8 @@ pub(crate) fn write_pages<F: Filesystem + ?Sized>(
     Left { more: left == 0 && core.cache.next_dirty(inode, at).is_some(), again }
 }
 
-/// Writes all dirty pages of a file for a task that waits for them, and awaits those on their way. `None` if the file system is not
-/// ready; else whether a page has to be written once more.
+/// Writes all dirty pages of a file for a task, which waits for them and for the writes in progress. Returns `None` if the file system is
+/// not ready, else whether a page has to be written once more.
 pub(crate) fn write_all(core: &mut Core, fs: &mut dyn Filesystem, inode: u32, task: TaskId) -> Option<bool> {
     let round = Round { waiter: Some(task), pages: TURN, ..Round::all(core.cause(task)) };
     loop {
@@ -122,32 +122,32 @@ fn submit(core: &mut Core, inode: u32, page: u64, sector: u64, pages: u64, round
     }
 }
 
-/// The thread that writes back in the background: files one after the other, a turn each.
+/// The background write-back thread: it writes files one after the other, [`TURN`] pages each.
 #[derive(Debug, Default)]
 pub(crate) struct Flusher {
-    /// Files of this round.
+    /// Files that are left in this round.
     files: VecDeque<u32>,
     running: bool,
-    /// Whether something was written since the round began.
+    /// Whether anything was written since the round began.
     progress: bool,
-    /// Whether a round wrote nothing, since all that is dirty is on its way once already: another one comes after the next event.
+    /// Whether a round wrote nothing, since all dirty pages are already being written. The next round follows after the next event.
     stuck: bool,
-    /// When it looks for expired data next; `None` while nothing is dirty.
+    /// When it next checks for expired data; `None` while nothing is dirty.
     next: Option<Nanos>,
 }
 
 impl Flusher {
-    /// When it looks for expired data.
+    /// When it next checks for expired data.
     pub fn next_event(&self) -> Option<Nanos> {
         self.next
     }
 
-    /// Something happened: another round may find something to write.
+    /// Allows another round after an event, as it may find something to write.
     pub fn wake(&mut self) {
         self.stuck = false;
     }
 
-    /// Begins to run where too much is dirty, and looks at the clock where something is.
+    /// Starts the thread if there are too many dirty pages, and the timer if anything is dirty.
     pub fn look(&mut self, core: &mut Core, mounts: &[Box<dyn Filesystem>]) {
         if self.next.is_none()
             && (core.cache.dirty() > 0 || mounts.iter().any(|fs| fs.oldest_dirty().is_some()))
@@ -166,7 +166,7 @@ impl Flusher {
         }
     }
 
-    /// Looks for expired data where that is due.
+    /// Checks for expired data if that is due.
     pub fn advance(&mut self, core: &mut Core, mounts: &mut [Box<dyn Filesystem>]) {
         if self.next.is_none_or(|due| due > core.now) {
             return;
@@ -192,7 +192,7 @@ impl Flusher {
         }
     }
 
-    /// The next step of its task.
+    /// Executes the next step of the thread.
     pub fn step(&mut self, core: &mut Core, task: TaskId, mounts: &mut [Box<dyn Filesystem>]) -> Step {
         if !core.queue.await_room(task, &mut core.tasks) {
             return Step::Wait(Wait::RequestLimit);

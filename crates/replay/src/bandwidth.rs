@@ -1,8 +1,8 @@
-//! Bandwidth of synchronous direct I/O by the size of the transfers, as a program sees it and as Kim and Kim measured it for
-//! Table II of their paper on Advil, with FUA or a flush after each write; random writes that go on; and the time of single commands.
+//! Bandwidth of synchronous direct I/O by transfer size, as measured for Table II of Kim and Kim's paper on Advil; also with FUA or a flush
+//! after each write. Other measurements: sustained random writes, and the times of single commands.
 //!
-//! The device holds data, where Table II is measured everywhere. A file in the midst of it is read and written sequentially or at aligned
-//! random places; every figure begins on the same device and moves as many bytes as the file has.
+//! The device already holds data; for Table II it is full. A file in the middle of that data is read and written sequentially or at aligned
+//! random addresses. Every figure starts from the same device state and transfers as many bytes as the file has.
 
 use emmclab_device::{Device, DeviceConfig, Modifiers};
 use emmclab_trace::{Error, Kind, Nanos, Op, Result, interrupt};
@@ -11,17 +11,17 @@ use rand_pcg::rand_core::Rng;
 
 use crate::direct::DirectIo;
 
-/// Bytes of the file of Table II and of that on the cards of FAST 2012, where the device has twice as many.
+/// Bytes of the file of Table II, and of the file on the cards of FAST 2012. The device must have at least twice as many.
 pub(crate) const FILE_BYTES: u64 = 1 << 30;
-/// Bytes of a MB in the figures.
+/// Bytes of one MB in the figures.
 const MB: f64 = 1_048_576.0;
-/// Pause before each single command: the device does what it has to do, and does not fall asleep.
+/// Idle time before each single command: long enough for background work, too short for the device to fall asleep.
 const PAUSE: Nanos = Nanos(100_000_000);
-/// The same before commands of a UFS, which hibernates sooner.
+/// Idle time before commands of a UFS, which hibernates sooner.
 const SHORT_PAUSE: Nanos = Nanos(5_000_000);
 /// Time for background work after a device was filled.
 const REST: Nanos = Nanos::from_secs(3600);
-/// Single commands of each kind.
+/// Number of single commands of each kind.
 const SINGLE: u64 = 100;
 
 /// The bandwidth of one transfer size, in MB/s of 1,048,576 bytes.
@@ -35,13 +35,13 @@ pub struct Bandwidth {
     pub random_write_mb_s: f64,
 }
 
-/// A file in the midst of the data of a device, in transfers.
+/// A file in the middle of a device's data, divided into transfers.
 struct File {
     /// Its first sector.
     first: u64,
     /// Sectors of a transfer.
     unit: u64,
-    /// Transfers that it has.
+    /// Number of transfers in the file.
     count: u64,
 }
 
@@ -55,11 +55,11 @@ impl File {
     }
 }
 
-/// How a program makes its writes durable.
+/// The command that makes a program's writes durable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Sync {
-    /// Not at all.
+    /// Writes are not made durable.
     #[default]
     None,
     /// Each write has FUA.
@@ -73,30 +73,30 @@ pub enum Sync {
 pub struct Transfers {
     /// Read or write.
     pub op: Op,
-    /// Length of a transfer.
+    /// Length of a transfer in KB.
     pub unit_kb: u64,
-    /// Whether they go to random places.
+    /// Whether the transfers go to random addresses instead of sequential ones.
     pub random: bool,
     /// The command that makes writes durable.
     pub sync: Sync,
 }
 
-/// Times of single commands of 4 KB on a device at rest, in us: means over random places.
+/// Times of single 4 KB commands on an idle device, in us: means over random addresses.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
 #[expect(missing_docs, reason = "the names say it")]
 pub struct CommandTimes {
     pub read_us: f64,
     pub write_us: f64,
-    /// Of a flush right after a write of 4 KB.
+    /// Time of a flush right after a write of 4 KB.
     pub flush_us: f64,
     pub reliable_write_us: f64,
 }
 
-/// A device with data, measured again and again as it was then.
+/// A device with data. Each measurement starts from a copy of the same state.
 pub struct UsedDevice {
     config: DeviceConfig,
     image: Vec<u8>,
-    /// Sectors with data, from the first on.
+    /// Number of sectors with data, starting at sector 0.
     used: u64,
 }
 
@@ -104,19 +104,19 @@ impl UsedDevice {
     /// A device that was written once from the first sector to the last.
     ///
     /// # Errors
-    /// Where the device is full before its end.
+    /// If the device is full before its end.
     pub fn full(config: &DeviceConfig) -> Result<Self> {
         Ok(Self::of(config, &DirectIo::filled(config)?))
     }
 
-    /// A device of which the first half was written once sequentially and that had the time for all its background work.
+    /// A device whose first half was written once sequentially, followed by an hour for background work.
     ///
     /// # Errors
     /// As [`UsedDevice::full`].
     pub fn half_full(config: &DeviceConfig) -> Result<Self> {
         let half = DirectIo::new(config).capacity() / 2;
         let mut io = DirectIo::filled_to(config, half)?;
-        // Rest begins with the end of a command.
+        // Idle time starts at the end of a command.
         io.flush()?;
         io.pause(REST);
         Ok(Self { used: half, ..Self::of(config, &io) })
@@ -130,10 +130,10 @@ impl UsedDevice {
         Ok(DirectIo::on(Device::from_image(&self.config, &self.image)?))
     }
 
-    /// MB/s of transfers over a file of `file_bytes`, or of half the data where that is smaller.
+    /// MB/s of transfers over a file of `file_bytes`, or of half the data if that is smaller.
     ///
     /// # Errors
-    /// For transfers of nothing, or longer than half the data; where the device stops.
+    /// If a transfer is empty or longer than half the data, and if the device stops.
     pub fn rate(&self, transfers: &Transfers, file_bytes: u64) -> Result<f64> {
         let mut io = self.start()?;
         let Transfers { op, unit_kb, random, sync } = *transfers;
@@ -152,10 +152,10 @@ impl UsedDevice {
         Ok((file.count * file.unit * 512) as f64 / MB / took.max(Nanos(1)).as_secs_f64())
     }
 
-    /// Random writes of 4 KB a second over such a file, where they go on: those of the second half of `time` of the device's clock.
+    /// Sustained random 4 KB writes per second over such a file: only the second half of `time` (device time) is counted.
     ///
     /// # Errors
-    /// Where the device stops.
+    /// If the device stops.
     pub fn lasting_random_writes_per_s(&self, file_bytes: u64, time: Nanos) -> Result<f64> {
         let mut io = self.start()?;
         let file = self.file(4, file_bytes)?;
@@ -175,7 +175,7 @@ impl UsedDevice {
         Ok(writes as f64 / took.as_secs_f64())
     }
 
-    /// MB/s of transfers of one request each over such a file that all come at once, so that the device always has as many as it takes.
+    /// MB/s of one-request transfers over such a file that are all submitted at once, so that the device's queue is always full.
     ///
     /// # Errors
     /// As [`UsedDevice::rate`].
@@ -188,8 +188,8 @@ impl UsedDevice {
         Ok((file.count * file.unit * 512) as f64 / MB / took.max(Nanos(1)).as_secs_f64())
     }
 
-    /// Times of a write of this many KB with FUA, and of a plain one with the flush after it, in us: means over random places, with pauses
-    /// in which the device does not fall asleep.
+    /// Mean time in us of a write of `unit_kb` with FUA, and of a plain write with the flush after it. The addresses are random; the device
+    /// is idle before each write, but does not fall asleep.
     ///
     /// # Errors
     /// As [`UsedDevice::rate`].
@@ -225,10 +225,10 @@ impl UsedDevice {
         Ok(File { first: self.used / 4 / unit * unit, unit, count })
     }
 
-    /// Times of single commands.
+    /// Mean times of single commands, see [`CommandTimes`].
     ///
     /// # Errors
-    /// Where the device stops.
+    /// If the device stops.
     pub fn command_times(&self) -> Result<CommandTimes> {
         let mean = |work: &dyn Fn(&mut DirectIo, u64) -> Result<Nanos>| -> Result<f64> {
             let mut io = self.start()?;
@@ -253,7 +253,7 @@ impl UsedDevice {
     }
 }
 
-/// The bandwidths of a device for transfers of these sizes, without syncs.
+/// Measures the bandwidths of a full device for transfers of these sizes, without FUA or flushes.
 ///
 /// # Errors
 /// As [`UsedDevice::full`] and [`UsedDevice::rate`].

@@ -1,4 +1,4 @@
-//! A run whose requests come from callers that wait for their completions.
+//! A run whose requests come from callers that wait for the completions.
 
 use emmclab_device::Quiet;
 use emmclab_trace::{BlockNote, Error, Kind, Nanos, Request, Result};
@@ -8,7 +8,7 @@ use crate::recorder::Recorder;
 use crate::result::SimulationResult;
 use crate::simulation::Simulation;
 
-/// A device, with the layers above it, driven request by request. Requests have numbers of the caller's choice.
+/// A device, with the layers above it, driven request by request. The caller numbers the requests.
 pub struct ClosedLoop {
     simulation: Simulation,
     recorder: Recorder,
@@ -17,23 +17,23 @@ pub struct ClosedLoop {
 }
 
 impl ClosedLoop {
-    /// A simulation that has not begun; time 0 is that of its device.
+    /// Wraps a simulation that has not started; time 0 is that of its device.
     pub fn new(simulation: Simulation) -> Self {
         Self::recorded(simulation, Recorder::default())
     }
 
-    /// The same with a recorder that listens.
+    /// As [`ClosedLoop::new`], with a recorder for the events.
     pub fn recorded(simulation: Simulation, recorder: Recorder) -> Self {
         let simulation = simulation.watched();
         Self { simulation, recorder, numbers: Numbered::default(), known: Vec::new() }
     }
 
-    /// Sectors that it takes requests for.
+    /// Number of sectors that requests can address.
     pub fn sectors(&self) -> u64 {
         self.simulation.sectors()
     }
 
-    /// Takes a request at a time, never before that of the one before it; `notes` say what its blocks are, or are empty.
+    /// Submits a request. Its time must not be before that of the previous request. `notes` tells what its blocks contain, or is empty.
     ///
     /// # Errors
     /// For a request beyond the device, once a device has stopped, and for a broken invariant under `check`.
@@ -52,12 +52,12 @@ impl ClosedLoop {
             .hint("take a larger device, or one with collection and over-provisioning"))
     }
 
-    /// When something next happens that may complete a request.
+    /// Time of the next event that may complete a request.
     pub fn next_event(&self) -> Option<Nanos> {
         self.simulation.next_event()
     }
 
-    /// Does everything that happens up to `until`, that time included.
+    /// Simulates up to and including `until`.
     ///
     /// # Errors
     /// As [`ClosedLoop::submit`].
@@ -69,14 +69,15 @@ impl ClosedLoop {
         }
     }
 
-    /// Adds the completions that have become known, by the numbers of their requests. A completion may be known before its time.
+    /// Appends newly known completions, each with the number of its request. A completion may be known before its time.
     pub fn take_completed(&mut self, out: &mut Vec<(u64, Nanos)>) {
         self.simulation.take_known(&mut self.known);
         let taken = self.known.drain(..).map(|(count, at)| (self.numbers.take(count), at));
         out.extend(taken.filter_map(|(number, at)| Some((number?, at))));
     }
 
-    /// Ends the run and sums it up, after every request that is in progress; the recorder has its files to put in place.
+    /// Completes all requests in progress, ends the run and returns its result. The recorder is returned with files that still have to be
+    /// moved into place.
     ///
     /// # Errors
     /// For a broken invariant under `check`.

@@ -6,7 +6,7 @@ use emmclab_trace::{Error, Kind, Nanos, Op, Result, interrupt};
 
 use crate::engine::Engine;
 
-/// Largest request of the kernels of these devices, in sectors: a longer transfer is split, and its parts are queued.
+/// Largest request of the kernels of these devices, in sectors. A longer transfer is split into requests, which are queued.
 const MOST_SECTORS: u64 = 1024;
 /// Sectors of each request of [`DirectIo::filled`].
 const FILL_SECTORS: u64 = 1024;
@@ -23,7 +23,7 @@ impl DirectIo {
         Self::on(Device::new(config))
     }
 
-    /// A device in its present state; its time and counters start again.
+    /// Starts with this state of the device; its time and counters restart at 0.
     pub fn on(mut device: Device) -> Self {
         device.rewind();
         Self { engine: Engine::bare(device), now: Nanos::ZERO }
@@ -37,7 +37,7 @@ impl DirectIo {
         Self::filled_to(config, u64::MAX)
     }
 
-    /// As [`DirectIo::filled`], up to a sector or to the end.
+    /// As [`DirectIo::filled`], but only up to sector `end`.
     ///
     /// # Errors
     /// As [`DirectIo::filled`].

@@ -1,8 +1,8 @@
-//! One device with the software that always goes with it: the host's queue in front and the checker beside it.
+//! One device with the software that belongs to it: the host's queue in front of it and the checker beside it.
 //!
-//! A disk takes commands in order of arrival and numbers them from 0. When a command is complete need not be known when it
-//! comes: [`Disk::next_event`] and [`Disk::step`] move the disk on, and [`Disk::take_completed`] gives the completions that
-//! have become known, under the numbers of their commands.
+//! A disk accepts commands in order of arrival and numbers them from 0. The completion of a command may not be known at its arrival:
+//! [`Disk::next_event`] and [`Disk::step`] advance the disk, and [`Disk::take_completed`] returns the completions that have become known,
+//! with the numbers of their commands.
 
 use std::io;
 
@@ -25,10 +25,10 @@ pub(crate) struct Disk {
     host: Option<HostQueue>,
     /// Whether the device lets later commands pass earlier ones.
     reorders: bool,
-    /// Most entries of a packed write that the device takes.
+    /// Most entries of a packed write that the device supports.
     packed_writes: u32,
-    /// Time of the last action, before which no command is fetched: a device that reports in order of arrival may
-    /// report a completion, and with it a free tag, after its time.
+    /// Time of the last action; no command is fetched earlier. A device that reports in order of arrival may report a completion, and with
+    /// it a free tag, late.
     now: Nanos,
     /// The request that was fetched last, kept to reuse its memory.
     fetched: Vec<Command>,
@@ -36,7 +36,7 @@ pub(crate) struct Disk {
     contents: Option<Box<Contents>>,
 }
 
-/// The data of a disk, and what a cut of power takes back.
+/// The data of a disk, with the undo log for a power cut.
 struct Contents {
     media: Media,
     undo: UndoLog,
@@ -44,7 +44,7 @@ struct Contents {
     tapped: Option<Tapped>,
 }
 
-/// A call of the device.
+/// A call to the device.
 enum Action<'a> {
     Submit(&'a [Command]),
     Advance(Nanos),
@@ -52,7 +52,7 @@ enum Action<'a> {
 }
 
 impl Disk {
-    /// A device as it is, each command a command of its own, unchecked.
+    /// Wraps a device without host queue and checker: every command reaches it unchanged.
     pub fn new(device: Device) -> Self {
         Self {
             device,
@@ -67,7 +67,7 @@ impl Disk {
         }
     }
 
-    /// A device at time 0 of a run, with the host queue that its settings ask for and, where `check`, a checker.
+    /// A device at time 0 of a run, with the host queue that its settings configure, and a checker if `check`.
     pub fn for_run(settings: &Settings, mut device: Device, check: bool) -> Self {
         device.rewind();
         Self {
@@ -79,8 +79,8 @@ impl Disk {
         }
     }
 
-    /// A device at time 0 of a live run, with its contents in `image` and, where `check`, a checker. Commands reach it as they are:
-    /// a live host merges and packs above.
+    /// A device at time 0 of a live run, with its contents in `image`, and a checker if `check`. Commands reach the device unchanged: in a
+    /// live run, the real host merges and packs them.
     pub fn live(settings: &Settings, mut device: Device, image: Image, check: bool) -> Self {
         device.rewind();
         let contents = Contents {
@@ -98,7 +98,7 @@ impl Disk {
         Self { contents: Some(Box::new(contents)), ..disk }
     }
 
-    /// Has `tap` hear everything from now on; only on a live disk.
+    /// Reports everything to `tap` from now on. Only for a live disk.
     pub fn tap(&mut self, tap: Box<dyn Tap>) {
         if let Some(contents) = &mut self.contents {
             contents.media.watch();
@@ -106,7 +106,7 @@ impl Disk {
         }
     }
 
-    /// The data of the write that comes after `ahead` more commands; writes get theirs in order.
+    /// Provides the data of the write that is submitted after `ahead` other commands. Writes must get their data in order.
     pub fn give(&mut self, ahead: u64, sector: u64, data: &[u8]) {
         if let Some(contents) = &mut self.contents
             && self.device.stop().is_none()
@@ -118,20 +118,20 @@ impl Disk {
         }
     }
 
-    /// Fills `buffer` with what the sectors hold.
+    /// Fills `buffer` with the contents of the sectors from `sector` on.
     ///
     /// # Errors
-    /// As the image gives them.
+    /// If the image cannot be read.
     pub fn read(&self, sector: u64, buffer: &mut [u8]) -> io::Result<()> {
         self.contents.as_ref().map_or(Ok(()), |contents| contents.media.read(sector, buffer))
     }
 
-    /// The contents, on a live disk.
+    /// The contents; `None` if the disk is not live.
     pub fn media(&self) -> Option<&Media> {
         self.contents.as_ref().map(|contents| &contents.media)
     }
 
-    /// Has the device go on to `until` on its own.
+    /// Advances the device to `until` without commands.
     ///
     /// # Errors
     /// As [`Disk::submit`].
@@ -140,7 +140,7 @@ impl Disk {
         self.act(&Action::Advance(until), observer)
     }
 
-    /// Goes on from `at` with other settings; returns what changed.
+    /// Changes the device's settings at time `at`; returns the settings that changed.
     ///
     /// # Errors
     /// As [`Device::reconfigure`].
@@ -157,7 +157,7 @@ impl Disk {
         Ok(changes)
     }
 
-    /// Moves data that is programmed by `now` to the image.
+    /// Writes the data that is programmed by `now` to the image.
     ///
     /// # Errors
     /// As [`Media::land`].
@@ -168,7 +168,7 @@ impl Disk {
         })
     }
 
-    /// Power is lost at `at`: commands in flight never complete, and only what was programmed is left.
+    /// Cuts the power at `at`: commands in flight never complete, and only programmed data is left.
     ///
     /// # Errors
     /// As [`Media::land`].
@@ -201,18 +201,18 @@ impl Disk {
         &self.device
     }
 
-    /// The device, to be changed; driven past host queue and checker only where there are none.
+    /// The device, mutable. Commands given to it directly bypass host queue and checker, so use it only if there are none.
     #[inline]
     pub fn device_mut(&mut self) -> &mut Device {
         &mut self.device
     }
 
-    /// The device alone.
+    /// Returns the device, without the rest.
     pub fn into_device(self) -> Device {
         self.device
     }
 
-    /// The disk as layers right above it need to know it.
+    /// Describes the disk (and the second one) for the layers directly above it.
     pub fn below(&self, second: Option<&Self>) -> Below {
         let sectors = |disk: &Self| disk.device.geometry().sectors();
         Below {
@@ -225,24 +225,24 @@ impl Disk {
         }
     }
 
-    /// Whether commands go to the device as they are, and unchecked.
+    /// Whether commands reach the device unchanged and unchecked.
     pub fn is_bare(&self) -> bool {
         self.host.is_none() && self.checker.is_none()
     }
 
-    /// The counts of the host queue, where there is one.
+    /// The counts of the host queue, if there is one.
     pub fn host_counts(&self) -> Option<HostCounts> {
         self.host.as_ref().map(HostQueue::counts)
     }
 
-    /// Why the device takes no more, if so.
+    /// Why the device accepts no more commands; `None` if it still does.
     #[inline]
     pub fn stop(&self) -> Option<Stop> {
         self.device.stop()
     }
 
-    /// Takes a command, or the entries of a packed one, which come at once; what happens before their arrival must have happened
-    /// ([`Disk::advance`]). A host queue packs by itself.
+    /// Submits a command, or the entries of a packed one, which arrive at the same time. First call [`Disk::advance`] up to the arrival. A
+    /// host queue does its own packing.
     ///
     /// # Errors
     /// As [`Device::submit`], and for a broken invariant.
@@ -259,7 +259,7 @@ impl Disk {
         commands.chunks(at_once).try_for_each(|part| self.pack(part, observer))
     }
 
-    /// When the disk next does something on its own: fetches from the host queue or begins what waits in the device.
+    /// When the disk next acts without a new command: it fetches from the host queue, or the device begins waiting work.
     pub fn next_event(&self) -> Option<Nanos> {
         if self.stop().is_some() {
             return None;
@@ -278,13 +278,13 @@ impl Disk {
         self.device.next_event()
     }
 
-    /// Does what comes next: one fetch, or all that the device begins at one time.
+    /// Executes the next action: one fetch, or all work that the device begins at one time.
     ///
     /// # Errors
     /// As [`Disk::submit`].
     pub fn step<O: Observer>(&mut self, observer: &mut O) -> Result<()> {
         let begin = self.begin_at();
-        // A command goes before the pages that begin when it arrives, as `Device::submit` has it.
+        // A command goes before the pages that begin at its arrival, as in `Device::submit`.
         if let Some(at) = self.fetch_at().filter(|at| begin.is_none_or(|begin| *at <= begin)) {
             self.now = at;
             return self.fetch(at, observer);
@@ -294,7 +294,7 @@ impl Disk {
         self.act(&Action::Advance(begin.saturating_add(Nanos(1))), observer)
     }
 
-    /// Does everything that happens before `until`.
+    /// Simulates everything that happens before `until`.
     ///
     /// # Errors
     /// As [`Disk::submit`].
@@ -305,12 +305,12 @@ impl Disk {
         Ok(())
     }
 
-    /// Adds the completions that have become known since the last call.
+    /// Appends the completions that have become known since the last call.
     pub fn take_completed(&mut self, to: &mut Vec<RequestCompleted>) {
         to.append(&mut self.completed);
     }
 
-    /// An orderly end of power: the device programs what it holds.
+    /// Powers the device off in an orderly way: it programs what its cache holds.
     ///
     /// # Errors
     /// As [`Disk::submit`].
@@ -318,7 +318,7 @@ impl Disk {
         self.act(&Action::PowerOff, observer)
     }
 
-    /// Checks every rule over the whole device, where there is a checker.
+    /// Checks all invariants of the whole device, if there is a checker.
     ///
     /// # Errors
     /// For a broken invariant.
@@ -326,14 +326,14 @@ impl Disk {
         self.checker.as_mut().map_or(Ok(()), |checker| checker.verify(&self.device))
     }
 
-    /// Gives the device a command, or the entries of a packed one. That is one command whose entries are done in order, so the
-    /// standard has none in command queueing mode (JESD84-B51): a device that reorders gets each entry as a command of its own.
+    /// Sends the device a command, or the entries of a packed one. A packed command is one command whose entries are executed in order.
+    /// Thus the standard has none in command queueing mode (JESD84-B51), and a device that reorders gets each entry as a separate command.
     fn pack<O: Observer>(&mut self, commands: &[Command], observer: &mut O) -> Result<()> {
         let at_once = if self.reorders { 1 } else { commands.len().max(1) };
         commands.chunks(at_once).try_for_each(|part| self.act(&Action::Submit(part), observer))
     }
 
-    /// Gives the device the next command of the host queue.
+    /// Sends the device the next command of the host queue.
     fn fetch<O: Observer>(&mut self, at: Nanos, observer: &mut O) -> Result<()> {
         let Some(host) = &mut self.host else { return Ok(()) };
         let mut commands = std::mem::take(&mut self.fetched);
@@ -352,7 +352,7 @@ impl Disk {
         action.perform(device, &mut OnCompletion { observer, completed: complete })
     }
 
-    /// The same with checker and contents, for any listener: compiled once.
+    /// As `act`, with checker and contents. It is compiled only once, for all observers.
     #[inline(never)]
     fn act_watched(&mut self, action: &Action<'_>, observer: &mut dyn AnyObserver) -> Result<()> {
         let Self { device, checker, host, completed, contents, now, .. } = self;
@@ -381,7 +381,7 @@ impl Disk {
     }
 }
 
-/// A request is complete at the device.
+/// Passes a completion of the device to the host queue, if there is one, else to the list of completions.
 fn note(host: &mut Option<HostQueue>, completed: &mut Vec<RequestCompleted>, event: &RequestCompleted) {
     match host {
         Some(host) => host.completed(event, completed),
@@ -405,7 +405,7 @@ impl Action<'_> {
     }
 }
 
-/// The zones of a device, as layers above it need to know them.
+/// The zones of a device, described for the layers above it.
 fn zones_of(device: &Device) -> Option<Zones> {
     let mut zones = device.zones();
     let first = zones.next()?;

@@ -1,4 +1,4 @@
-//! The disks below the layers, for the time of one call.
+//! The disks below the layers, borrowed for one call.
 
 use std::io;
 
@@ -7,8 +7,8 @@ use emmclab_trace::{Nanos, Result};
 
 use crate::disk::Disk;
 
-/// Disk 0 with its listener, and disk 1 where there is a second device. What disk 1 does is not observed: block numbers
-/// and times of two devices in one stream would mean nothing.
+/// Disk 0 with its observer, and disk 1 if there is a second device. Disk 1 is not observed: block numbers and times of two devices would
+/// be mixed up in one stream.
 pub(crate) struct Disks<'a, O> {
     pub main: &'a mut Disk,
     pub second: Option<&'a mut Disk>,
@@ -16,17 +16,17 @@ pub(crate) struct Disks<'a, O> {
 }
 
 impl<O: Observer> Disks<'_, O> {
-    /// Whether a device takes no more.
+    /// Whether one of the devices accepts no more commands.
     pub fn stopped(&self) -> bool {
         self.main.stop().is_some() || self.second.as_ref().is_some_and(|disk| disk.stop().is_some())
     }
 
-    /// Whether the zones of the first disk do not allow a command, as they are now.
+    /// Whether the zones of disk 0, in their present state, refuse a command.
     pub fn zones_refuse(&self, command: &Command) -> bool {
         self.main.device().zone_refusal(command).is_some()
     }
 
-    /// Takes commands for disk `disk`: one, or the entries of a packed one.
+    /// Submits commands to disk `disk`: one, or the entries of a packed one.
     pub fn submit(&mut self, disk: usize, commands: &[Command]) -> Result<()> {
         match &mut self.second {
             Some(second) if disk > 0 => second.submit(commands, &mut Rare(Quiet)),
@@ -34,12 +34,12 @@ impl<O: Observer> Disks<'_, O> {
         }
     }
 
-    /// Gives disk `disk` the data of the write that it gets after `ahead` more commands.
+    /// Provides the data of the write that disk `disk` gets after `ahead` other commands.
     pub fn give(&mut self, disk: usize, ahead: u64, sector: u64, data: &[u8]) {
         self.disk(disk).give(ahead, sector, data);
     }
 
-    /// Fills `buffer` from `sector` of disk `disk` on.
+    /// Fills `buffer` with the contents of disk `disk` from `sector` on.
     pub fn read(&mut self, disk: usize, sector: u64, buffer: &mut [u8]) -> io::Result<()> {
         self.disk(disk).read(sector, buffer)
     }
@@ -51,14 +51,14 @@ impl<O: Observer> Disks<'_, O> {
         }
     }
 
-    /// When a disk next does something on its own, and which.
+    /// Time and disk number of the next action of a disk.
     pub fn next_event(&self) -> Option<(Nanos, usize)> {
         let main = self.main.next_event().map(|at| (at, 0));
         let second = self.second.as_ref().and_then(|disk| disk.next_event()).map(|at| (at, 1));
         main.into_iter().chain(second).min()
     }
 
-    /// Has disk `disk` do what it does next.
+    /// Executes the next action of disk `disk`.
     pub fn step(&mut self, disk: usize) -> Result<()> {
         match &mut self.second {
             Some(second) if disk > 0 => second.step(&mut Rare(Quiet)),
@@ -66,7 +66,7 @@ impl<O: Observer> Disks<'_, O> {
         }
     }
 
-    /// Adds the completions of disk `disk` that have become known.
+    /// Appends the completions of disk `disk` that have become known.
     pub fn take_completed(&mut self, disk: usize, to: &mut Vec<RequestCompleted>) {
         match &mut self.second {
             Some(second) if disk > 0 => second.take_completed(to),

@@ -1,5 +1,5 @@
-//! Presets of real devices beside the published figures that they were fitted to (`fitted_to`), each with its deviation. An agreement is
-//! no evidence; a deviation says what the model cannot do, or what the figures contradict.
+//! Compares presets of real devices with the published figures that they were fitted to (`fitted_to`). A small deviation is no evidence for
+//! the model, since the preset was fitted; a large one shows what the model cannot do, or where the figures contradict each other.
 
 use emmclab_device::DeviceConfig;
 use emmclab_trace::{Error, Kind, Nanos, Op, Result};
@@ -7,40 +7,40 @@ use serde::Serialize;
 
 use crate::bandwidth::{Bandwidth, FILE_BYTES, Sync, Transfers, UsedDevice, bandwidth};
 
-/// A published figure and the same of a preset.
+/// A published figure and the same figure measured with a preset.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct FittedFigure {
-    /// The table in `presets/published` that holds it.
+    /// Name of the table in `presets/published` that contains it.
     pub source: &'static str,
-    /// The measured figure.
+    /// What was measured.
     pub figure: String,
-    /// Unit of both.
+    /// Unit of both values.
     pub unit: &'static str,
-    /// As published.
+    /// The published value.
     pub published: f64,
-    /// Of the preset.
+    /// The value of the preset.
     pub here: f64,
-    /// The second over the first, less 100 %.
+    /// `here / published`, less 100 %.
     pub deviation_pct: f64,
-    /// The least that agrees with what was published: 10 or 15 % less, or the least that the printed figure is rounded from.
+    /// Lower bound of agreement: 10 or 15 % below the published value, or the least value that is rounded to it.
     pub least: f64,
-    /// The most that agrees with it.
+    /// Upper bound of agreement.
     pub most: f64,
 }
 
 impl FittedFigure {
-    /// Whether the preset agrees with what was published.
+    /// Whether the preset agrees with the published value.
     pub fn agrees(&self) -> bool {
         (self.least..=self.most).contains(&self.here)
     }
 
-    /// Agrees within this share.
+    /// Sets the bounds of agreement to this fraction around the published value.
     fn within(mut self, share: f64) -> Self {
         (self.least, self.most) = ((1.0 - share) * self.published, (1.0 + share) * self.published);
         self
     }
 
-    /// The figure was rounded, by so much at most.
+    /// Widens the bounds of agreement for a figure that was rounded by at most `most`.
     fn rounded_by(mut self, most: f64) -> Self {
         self.least = self.least.min(self.published - most);
         self.most = self.most.max(self.published + most);
@@ -70,21 +70,21 @@ const UFS40: Table = table!("samsung22_ufs40");
 const BOOSTER: Table = table!("freebsd25_write_booster");
 const UFS_FUA: Table = table!("ufs_fua_times");
 
-/// Bytes of the file of `AndroBench`, whose sequential transfers have 32 MB, at random 4 KB.
+/// Bytes of `AndroBench`'s file. Its sequential transfers have 32 MB, its random ones 4 KB.
 const ANDROBENCH_BYTES: u64 = 64 << 20;
-/// KB of a long transfer.
+/// Length of `AndroBench`'s sequential transfers in KB.
 const LONG_KB: u64 = 32 << 10;
 
-/// How long the cards of FAST 2012 are written at random, and the length of their sequential writes. The talk gives neither.
+/// Duration of the random writes to the cards of FAST 2012, and length of their sequential writes. The talk states neither.
 const CARD_TIME: Nanos = Nanos::from_secs(3600);
 const CARD_KB: u64 = 512;
-/// Half of the last digit of their rates in MB/s.
+/// Half of the last digit of the cards' rates in MB/s.
 const CARD_ROUNDING: f64 = 0.005;
 
-/// Measures a preset for the rows of a table that have this name.
+/// Measures a preset for those rows of a table that have this name.
 type Measure = fn(&DeviceConfig, &str) -> Result<Vec<FittedFigure>>;
 
-/// Presets that were fitted to published figures.
+/// Presets that were fitted to published figures: preset, measurement, and name in the table.
 const PRESETS: &[(&str, Measure, &str)] = &[
     ("galaxys2", advil, "eMMC"),
     ("microsd-class10", advil, "microSD"),
@@ -105,7 +105,7 @@ const PRESETS: &[(&str, Measure, &str)] = &[
 ];
 
 impl Table {
-    /// The number in a column of the rows whose first cells these are.
+    /// The number in a column of the row that starts with these cells.
     fn number(&self, row: &[&str], column: &str) -> Result<f64> {
         let mut lines = self.text.lines().map(|line| line.split(',').collect::<Vec<_>>());
         let index = lines.next().and_then(|names| names.iter().position(|name| *name == column));
@@ -143,10 +143,10 @@ impl Table {
     }
 }
 
-/// Every published figure that a preset was fitted to, beside its own; it is known by its name.
+/// Compares a preset, identified by its name, with every published figure that it was fitted to.
 ///
 /// # Errors
-/// [`Kind::Config`] for a device that no published figures are known of; where it is full before its end.
+/// [`Kind::Config`] for a device without published figures; other errors if the device is full before its end.
 pub fn fitted_figures(config: &DeviceConfig) -> Result<Vec<FittedFigure>> {
     let Some((_, measure, row)) = PRESETS.iter().find(|(name, ..)| *name == config.name()) else {
         let names: Vec<_> = PRESETS.iter().map(|(name, ..)| *name).collect();
@@ -202,16 +202,16 @@ fn emmc51(config: &DeviceConfig, of: &str) -> Result<Vec<FittedFigure>> {
     Ok(out)
 }
 
-/// What is published of the class, of several devices: the bounds are wider.
+/// Bounds for figures that were published for several devices of a class: wider than for one device.
 const CLASS: f64 = 0.15;
 
 fn emmc50(config: &DeviceConfig, of: &str) -> Result<Vec<FittedFigure>> {
     let device = UsedDevice::half_full(config)?;
-    // The device of these times writes through, so that only the sum of a write and the flush after it is to be met.
+    // The device of these times is write-through, so only the sum of a write and the flush after it is compared.
     let times = commands(&device, of, "")?.into_iter().skip(2);
     let mut out: Vec<_> = times.map(|figure| figure.within(CLASS)).collect();
     let row = &["eMMC 5.0 PRO 64 GB"];
-    // Announced in MB of 1,000,000 bytes, and in transfers of 4 KB a second.
+    // Published in MB of 1,000,000 bytes, and in transfers of 4 KB per second.
     let (mega, per_s) = (1.048_576, 256.0);
     for (column, what, unit, factor, op, random) in [
         ("seq_read_mb_s", "sequential reads", "10^6 B/s", mega, Op::Read, false),
@@ -229,7 +229,7 @@ fn emmc50_through(config: &DeviceConfig, of: &str) -> Result<Vec<FittedFigure>> 
     commands(&UsedDevice::half_full(config)?, of, "")
 }
 
-/// Rates of a UFS that has as many commands as it takes: 1,000,000 bytes a second, or transfers of 4 KB.
+/// Rates of a UFS whose queue is always full.
 struct UfsRates {
     device: UsedDevice,
 }
@@ -239,14 +239,14 @@ impl UfsRates {
         Ok(Self { device: UsedDevice::half_full(config)? })
     }
 
-    /// A device whose writes all pass `WriteBooster` by.
+    /// A device whose writes all bypass `WriteBooster`.
     fn without_booster(config: &DeviceConfig) -> Result<Self> {
         let mut config = config.clone();
         config.set("slc.max_kb", "1")?;
         Self::of(&config)
     }
 
-    /// MB/s of 1,048,576 bytes of long requests.
+    /// MB/s (1,048,576 bytes) of requests of [`UFS_REQUEST_KB`].
     fn sequential(&self, op: Op) -> Result<f64> {
         self.device.queued_rate(op, UFS_REQUEST_KB, false, FILE_BYTES)
     }
@@ -257,12 +257,12 @@ impl UfsRates {
     }
 }
 
-/// Bytes a second over those of a MB, in millions.
+/// Factor from MB of 1,048,576 bytes to MB of 1,000,000 bytes.
 const MEGA: f64 = 1_048_576.0 / 1e6;
-/// Longest requests of Linux, which the sequential figures of a UFS are read as.
+/// Longest requests of Linux; the published sequential figures of a UFS are taken to be measured with them.
 const UFS_REQUEST_KB: u64 = 512;
 
-/// Reads and random writes of a row of Samsung's table.
+/// Sequential reads, random reads and random writes of a row of Samsung's table.
 fn announced(rates: &UfsRates, row: &str) -> Result<Vec<FittedFigure>> {
     let row = &[row];
     let mut out = vec![EUFS.figure(
@@ -329,8 +329,8 @@ fn ufs40(config: &DeviceConfig, of: &str) -> Result<Vec<FittedFigure>> {
     Ok(out)
 }
 
-/// Sequential writes, and random ones that go on, over 1 GB of a full card. The random figure was printed twice, in MB/s and in writes
-/// of 4 KB a second.
+/// Sequential writes and sustained random writes over 1 GB of a full card. The random figure was published twice, in MB/s and in 4 KB
+/// writes per second.
 fn fast12(config: &DeviceConfig, vendor: &str) -> Result<Vec<FittedFigure>> {
     let device = UsedDevice::full(config)?;
     let transfers = Transfers { op: Op::Write, unit_kb: CARD_KB, random: false, sync: Sync::None };
@@ -343,7 +343,7 @@ fn fast12(config: &DeviceConfig, vendor: &str) -> Result<Vec<FittedFigure>> {
     let rate = rate.rounded_by(CARD_ROUNDING);
     let mut iops = FAST12.figure(row, "random_write_iops", ("random writes, 4 KB", "1/s"), per_s)?;
     if rate.published < 3.0 * CARD_ROUNDING {
-        // One digit, 0.01 MB/s, is all that was printed of the slowest cards; their 2.6 writes a second follow from it.
+        // Only one digit, 0.01 MB/s, was printed for the slowest cards; their 2.6 writes per second follow from it.
         (iops.least, iops.most) = (per_mb * rate.least, per_mb * rate.most);
     }
     let sequential =
@@ -351,7 +351,7 @@ fn fast12(config: &DeviceConfig, vendor: &str) -> Result<Vec<FittedFigure>> {
     Ok(vec![sequential, rate, iops])
 }
 
-/// Single commands of 4 KB, and a plain write with the flush after it.
+/// Times of single 4 KB commands, and of a plain write with the flush after it.
 fn commands(device: &UsedDevice, of: &str, how: &str) -> Result<Vec<FittedFigure>> {
     let times = device.command_times()?;
     let name = |what: &str| format!("{what}, 4 KB{how}");

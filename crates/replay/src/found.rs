@@ -1,48 +1,48 @@
-//! What requests found on their arrival: an idle device, or one with work left.
+//! The state in which requests found the device at their arrival: idle, or with unfinished work.
 
 use std::collections::VecDeque;
 
 use emmclab_device::RequestCompleted;
 use emmclab_trace::{Nanos, Op};
 
-/// Completions that wait for those of earlier requests at most. A request that takes longer than this many later ones counts when it is
-/// complete.
+/// Most completions that wait for those of earlier requests. If an earlier request is still not complete after this many later ones, it is
+/// counted at its completion.
 const MOST_WAITING: usize = 1 << 16;
 
-/// The most work that was left when a request arrived.
+/// The most unfinished work at the arrival of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Peak {
-    /// Time until everything before it was complete.
+    /// Time until all earlier requests were complete.
     pub backlog: Nanos,
     /// Time since the device was last idle.
     pub grown_in: Nanos,
 }
 
-/// Requests of an operation, and those that arrived when no earlier request was unfinished.
+/// Counts of the requests of one operation, and of those that arrived when all earlier requests were complete.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Judged {
     pub requests: u64,
     pub no_wait: u64,
 }
 
-/// Judges requests in order of arrival, in whatever order their completions become known.
+/// Evaluates requests in order of arrival; their completions may become known in any order.
 #[derive(Clone, Debug)]
 pub(crate) struct Found {
-    /// Number of the request that is judged next.
+    /// Number of the request that is evaluated next.
     next: u64,
-    /// Arrival, completion and operation of later ones.
+    /// Arrival, completion and operation of the requests from `next` on; `None` if not known yet.
     waiting: VecDeque<Option<(Nanos, Nanos, Op)>>,
-    /// When all requests before are complete.
+    /// When all earlier requests are complete.
     idle_from: Nanos,
-    /// When the device began to work without a pause.
+    /// Start of the current busy period of the device.
     busy_since: Nanos,
     pub peak: Peak,
-    /// Of reads, and of writes.
+    /// Counts of reads, and of writes.
     pub judged: [Judged; 2],
 }
 
 impl Found {
-    /// For requests whose numbers begin with `next`.
+    /// For requests whose numbers start with `next`.
     pub fn starting_at(next: u64) -> Self {
         Self {
             next,
@@ -54,7 +54,7 @@ impl Found {
         }
     }
 
-    /// Counts a request whose completion is known.
+    /// Adds a request whose completion is known.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "once for each request, whose times are in registers")]
     pub fn add(&mut self, event: &RequestCompleted) {

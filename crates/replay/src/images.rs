@@ -1,4 +1,4 @@
-//! Aged devices on disk, named by what made them, so that aging is paid once.
+//! Images of aged devices on disk, named by their recipe, so that each device is aged only once.
 
 use std::fs::{File, TryLockError};
 use std::io::{ErrorKind, Read, Write};
@@ -12,21 +12,21 @@ use xxhash_rust::xxh3::{Xxh3, xxh3_128};
 
 /// Compression level: images compress well and are read more often than written.
 const LEVEL: i32 = 3;
-/// Bytes of a file that are hashed at a time.
+/// Number of bytes of a file that are hashed at a time.
 const PIECE: usize = 1 << 16;
 
-/// Changes where the same recipe makes another device.
+/// Version of the images: increased if the same recipe makes a different device.
 const FORM: u32 = 3;
-/// Ending of the files of images.
+/// File extension of images.
 const ENDING: &str = "emmcimg";
-/// Time between two looks at whether another process has finished an image.
+/// Time between two checks whether another process has finished an image.
 const PATIENCE: Duration = Duration::from_millis(20);
 
-/// Map units of the largest device of which a copy stays in memory; the copy takes some 8 bytes for each.
+/// Map units of the largest device of which a copy stays in memory; the copy takes about 8 bytes per unit.
 const MOST_UNITS: u32 = 1 << 26;
 
-/// The device that a limited store of this process gave last, by path of its image and settings. A copy of it takes a tenth of the time
-/// that reading the image takes.
+/// The device that a limited store of this process returned last, with the path of its image and its settings. Copying it takes a tenth of
+/// the time of reading the image.
 static LAST: Mutex<Option<(PathBuf, String, Device)>> = Mutex::new(None);
 
 /// A folder of device images. Processes share it: each image is made by one of them, while the others wait.
@@ -37,34 +37,34 @@ pub struct ImageStore {
 }
 
 impl ImageStore {
-    /// A store in `folder`, which is made if it is not there.
+    /// Opens a store in `folder`, which is created if it does not exist.
     ///
     /// # Errors
-    /// Where the folder cannot be made.
+    /// If the folder cannot be created.
     pub fn open(folder: impl Into<PathBuf>) -> Result<Self> {
         let folder = folder.into();
         std::fs::create_dir_all(&folder).map_err(|error| Error::io(&folder, error))?;
         Ok(Self { folder, limit: None })
     }
 
-    /// The store as a cache of at most `limit` bytes: images that were not used for longest make room for new ones, and one
-    /// that cannot be kept, as on a full disk, is done without.
+    /// Turns the store into a cache of at most `limit` bytes. The least recently used images are removed for new ones. An image that cannot
+    /// be kept, as on a full disk, is not stored.
     #[must_use]
     pub fn limited(self, limit: u64) -> Self {
         Self { limit: Some(limit), ..self }
     }
 
-    /// The file for a device made by `recipe`, which has the settings that decide what it holds: the name is a hash (xxh3, no secret) of
-    /// the recipe, version and form. Devices that differ in other settings share it.
+    /// The image file of a device. `recipe` contains the settings that determine the contents. The name is a hash (xxh3, not cryptographic)
+    /// of the recipe, the version and [`FORM`]. Devices that differ only in other settings share the file.
     fn path(&self, recipe: &str) -> PathBuf {
         let text = format!("{recipe}\n{}\n{FORM}", env!("CARGO_PKG_VERSION"));
         self.folder.join(format!("{:032x}.{ENDING}", xxh3_128(text.as_bytes())))
     }
 
-    /// The aged device: from the store, or made and kept there. Waits for a process that is making it.
+    /// Returns the aged device: from the store, or else made and stored. Waits if another process is making it.
     ///
     /// # Errors
-    /// Those of `make`, and where the store cannot be read or written.
+    /// Those of `make`, and if the store cannot be read or written.
     pub(crate) fn device(
         &self,
         config: &DeviceConfig,
@@ -75,7 +75,7 @@ impl ImageStore {
         self.remembered(&path, config, || self.stored(&path, config, make))
     }
 
-    /// The aged device where making it takes no longer than reading it: kept in memory only.
+    /// Returns the aged device, which is kept in memory only: for devices that can be made as fast as read.
     ///
     /// # Errors
     /// Those of `make`.
@@ -93,7 +93,7 @@ impl ImageStore {
         self.limit.is_some()
     }
 
-    /// A copy of the last device where it is this one, else the one that `get` gives. Only a cache has a last one.
+    /// Returns a copy of the last device if it is the same one, else the device from `get`. Only a cache remembers the last device.
     fn remembered(
         &self,
         path: &Path,
@@ -143,7 +143,7 @@ impl ImageStore {
         Ok(device)
     }
 
-    /// Makes the aged device where the store does not hold it; false if another process is making it.
+    /// Makes and stores the aged device if the store does not have it; returns false if another process is making it.
     ///
     /// # Errors
     /// As [`ImageStore::device`].
@@ -155,7 +155,7 @@ impl ImageStore {
         let _claim = match Claim::of(&path) {
             Ok(Some(claim)) => claim,
             Ok(None) => return Ok(false),
-            // The run will make it for itself.
+            // The run will make the device itself.
             Err(_) if self.limit.is_some() => return Ok(true),
             Err(error) => return Err(error),
         };
@@ -165,24 +165,24 @@ impl ImageStore {
         Ok(true)
     }
 
-    /// The device of an image, where there is one. A damaged image is refused, or made again where the store is a cache.
+    /// Reads the device of an image; `None` if there is no image. A damaged image is an error, but for a cache it counts as missing.
     fn load(&self, path: &Path, config: &DeviceConfig) -> Result<Option<Device>> {
         load(path, config).or_else(|error| if self.limit.is_some() { Ok(None) } else { Err(error) })
     }
 
-    /// Keeps an aged device.
+    /// Stores an aged device.
     fn save(&self, path: &Path, device: &Device) -> Result<()> {
         let bytes =
             zstd::encode_all(device.to_image().as_slice(), LEVEL).map_err(|error| Error::io(path, error))?;
         let Some(limit) = self.limit else { return write(path, &bytes) };
         if self.make_room(limit, bytes.len() as u64) {
-            // A cache: a run that cannot write here goes on without.
+            // In a cache, a failed write is ignored.
             let _ = write(path, &bytes);
         }
         Ok(())
     }
 
-    /// Removes the images that were not used for longest until `more` bytes fit; false if they never do.
+    /// Removes the least recently used images until `more` bytes fit; false if they can never fit.
     fn make_room(&self, limit: u64, more: u64) -> bool {
         let Ok(entries) = std::fs::read_dir(&self.folder) else { return false };
         let mut images: Vec<_> = entries
@@ -207,13 +207,13 @@ impl ImageStore {
     }
 }
 
-/// The device of an image, where there is one; it counts as used now.
+/// Reads the device of an image and marks it as used now; `None` if there is no image.
 fn load(path: &Path, config: &DeviceConfig) -> Result<Option<Device>> {
     let mut file = match File::open(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         result => result.map_err(|error| Error::io(path, error))?,
     };
-    // The folder may be read-only; then nothing is removed from it either.
+    // This fails in a read-only folder, but nothing is removed from that either.
     let _ = file.set_modified(SystemTime::now());
     let mut bytes = Vec::new();
     file.read_to_end(&mut bytes).map_err(|error| Error::io(path, error))?;
@@ -229,36 +229,36 @@ fn write(path: &Path, bytes: &[u8]) -> Result<()> {
     file.commit()
 }
 
-/// The right to make an image; it ends with its process, however that ends.
+/// The exclusive right to make an image. It ends with its process, even after a crash.
 struct Claim {
     path: PathBuf,
     _lock: File,
 }
 
 impl Claim {
-    /// `None` if a living process has it.
+    /// Acquires the right; `None` if a running process holds it.
     fn of(image: &Path) -> Result<Option<Self>> {
         let path = image.with_extension("lock");
         let file = File::create(&path).map_err(|error| Error::io(&path, error))?;
         match file.try_lock() {
             Err(TryLockError::WouldBlock) => Ok(None),
-            // Where a file system has no locks, an image may be made twice.
+            // If the file system has no locks, an image may be made twice.
             _ => Ok(Some(Self { path, _lock: file })),
         }
     }
 }
 
 impl Drop for Claim {
-    /// A process that waits for this file finds the image; one that comes later makes the file anew.
+    /// Removes the lock file. A process that waits for it finds the image; a later one creates a new lock file.
     fn drop(&mut self) {
         let _ = std::fs::remove_file(&self.path);
     }
 }
 
-/// The hash of a file, read in pieces.
+/// Hash of a file, read piece by piece.
 ///
 /// # Errors
-/// Where the file cannot be read.
+/// If the file cannot be read.
 pub(crate) fn file_hash(path: &Path) -> Result<u128> {
     let fail = |error| Error::io(path, error);
     let mut file = File::open(path).map_err(fail)?;

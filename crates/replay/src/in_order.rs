@@ -1,4 +1,4 @@
-//! Completions in the order of arrival, in whatever order they become known.
+//! Reports completions in order of arrival; they may become known in any order.
 
 use std::collections::VecDeque;
 
@@ -13,7 +13,7 @@ pub(crate) struct InOrder {
 }
 
 impl InOrder {
-    /// The completion of request `event.id` is known.
+    /// Adds the known completion of request `event.id`.
     pub fn put(&mut self, event: RequestCompleted) {
         let Some(index) = event.id.checked_sub(self.next) else { return };
         let index = index as usize;
@@ -23,7 +23,7 @@ impl InOrder {
         self.known[index] = Some(event);
     }
 
-    /// The next completion in order of arrival, where it is known.
+    /// Removes and returns the next completion in order of arrival, if it is known.
     pub fn pop(&mut self) -> Option<RequestCompleted> {
         let event = (*self.known.front()?)?;
         self.known.pop_front();
@@ -31,7 +31,7 @@ impl InOrder {
         Some(event)
     }
 
-    /// Facts on later requests that will never complete, in order of arrival.
+    /// The completions after a request that will never complete, in order of arrival.
     pub fn rest(self) -> impl Iterator<Item = RequestCompleted> {
         self.known.into_iter().flatten()
     }

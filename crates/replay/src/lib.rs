@@ -1,6 +1,6 @@
 //! Drives a workload through layers into a device: open and closed loop, preconditioning, measurement.
 //!
-//! [`simulate`] runs whole traces; [`Simulation`] takes batches step by step, for callers that show progress or stop early.
+//! [`simulate`] runs whole traces; [`Simulation`] accepts requests batch by batch, for callers that show progress or stop early.
 
 mod bandwidth;
 mod closed_loop;

@@ -1,4 +1,4 @@
-//! Measurement: an observer that sums up completions.
+//! Measurement: an observer that accumulates completions.
 
 use emmclab_device::{Modifiers, Observer, RequestCompleted};
 use emmclab_trace::{Nanos, Op, SECTOR_BYTES};
@@ -10,13 +10,13 @@ use crate::tally::{Ranks, Tally, Times, quantiles};
 /// Bound of the sum of response times in [`Sums::low`], ns: 146 years.
 const ROOM: i64 = 1 << 62;
 
-/// Earlier than every completion.
+/// Marks that there is no completion yet: earlier than every completion.
 const NONE_YET: Nanos = Nanos::MIN;
 
-/// Sums of several times of requests, ns.
+/// Sums of several times of requests, in ns.
 #[derive(Clone, Copy, Debug)]
 struct Sums<const N: usize> {
-    /// Sums of the latest requests; one more request never overflows them.
+    /// Sums of the latest requests; small enough that one more request never overflows them.
     low: [i64; N],
     high: [i128; N],
     /// [`ROOM`] less the response times of the latest requests.
@@ -30,7 +30,7 @@ impl<const N: usize> Default for Sums<N> {
 }
 
 impl<const N: usize> Sums<N> {
-    /// Adds parts of a time; none is longer than `whole`, which is at most [`ROOM`].
+    /// Adds the parts of a time. No part is longer than `whole`, which is at most [`ROOM`].
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "once for each request, whose times are in registers")]
     fn add(&mut self, whole: i64, parts: [i64; N]) {
@@ -56,13 +56,13 @@ impl<const N: usize> Sums<N> {
     }
 }
 
-/// Times of one kind of request.
+/// Times and sizes of the requests of one kind.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Kinds {
     pub count: u64,
     response: Tally,
     service: Tally,
-    /// Response, service, and where the response time went: queue, controller, bus, array, gc, wake-up.
+    /// Sums of response time, service time and the parts of the response time: queue, controller, bus, array, gc, wake-up.
     sums: Sums<8>,
     sectors: u64,
     begun_at_once: u64,
@@ -88,12 +88,12 @@ impl Kinds {
         self.sectors * SECTOR_BYTES
     }
 
-    /// Response times of all these.
+    /// Response times of all these kinds together.
     pub fn response(all: &[&Self]) -> Times {
         Self::times(all, |kinds| (kinds.sums.all()[0], &kinds.response))
     }
 
-    /// Service times of all these.
+    /// Service times of all these kinds together.
     pub fn service(all: &[&Self]) -> Times {
         Self::times(all, |kinds| (kinds.sums.all()[1], &kinds.service))
     }
@@ -111,7 +111,7 @@ impl Kinds {
         Times { mean_ms, p50_ms, p90_ms, p99_ms, p999_ms, max_ms }
     }
 
-    /// These percentiles (percent, ascending) of the response times of all these, ms; `None` without requests.
+    /// Percentiles (percent, ascending) of the response times of all these kinds together, in ms; `None` without requests.
     pub fn response_percentiles(all: &[&Self], percentiles: &[f64]) -> Option<Vec<f64>> {
         let count: u64 = all.iter().map(|kinds| kinds.count).sum();
         let tallies: Vec<&Tally> = all.iter().map(|kinds| &kinds.response).collect();
@@ -120,12 +120,12 @@ impl Kinds {
         (count > 0).then(|| times.collect())
     }
 
-    /// Response times by range: the longest of the range in ns, and how many lie in it.
+    /// Histogram of the response times: upper bound of each range in ns, and number of requests in it.
     pub fn response_ranges(&self) -> impl Iterator<Item = (u64, u64)> {
         self.response.ranges()
     }
 
-    /// Share of all these that the device began at once, alone or beside others.
+    /// Percentage of the requests of all these kinds that the device began at their arrival, alone or beside others; 0 without requests.
     pub fn begun_at_once_pct(all: &[&Self]) -> f64 {
         let sum = |of: fn(&Self) -> u64| all.iter().map(|kinds| of(kinds)).sum::<u64>();
         let (count, at_once) = (sum(|kinds| kinds.count), sum(|kinds| kinds.begun_at_once));
@@ -133,7 +133,7 @@ impl Kinds {
     }
 }
 
-/// Sums up completed requests.
+/// Accumulates completed requests.
 #[derive(Clone, Debug)]
 pub struct Measure {
     pub(crate) reads: Kinds,
@@ -145,7 +145,7 @@ pub struct Measure {
     last_arrival: Nanos,
     /// [`NONE_YET`] before the first request.
     last_complete: Nanos,
-    /// Time from arrival to fetch that a request takes that does not wait.
+    /// Time from arrival to fetch of a request that does not wait.
     fetch: Nanos,
     /// Time in which at least one request was unfinished.
     pub(crate) busy: Nanos,
@@ -175,7 +175,7 @@ impl Measure {
         Self { fetch, ..Self::default() }
     }
 
-    /// For requests whose numbers begin with `next`; earlier ones that are still in progress count, too.
+    /// For requests whose numbers start with `next`. Earlier ones that are still in progress also count.
     pub fn starting_at(next: u64) -> Self {
         Self { found: Found::starting_at(next), ..Self::default() }
     }
@@ -190,29 +190,29 @@ impl Measure {
         self.durable.add(event, false);
     }
 
-    /// Requests so far.
+    /// Number of requests so far.
     pub fn requests(&self) -> u64 {
         self.reads.count + self.writes.count + self.others.count
     }
 
-    /// From the first arrival to the last completion; 0 without requests.
+    /// Time from the first arrival to the last completion; 0 without requests.
     pub(crate) fn elapsed(&self) -> Nanos {
         self.first_arrival.map_or(Nanos::ZERO, |first| self.last_complete - first)
     }
 
-    /// From the last arrival to the last completion; 0 without requests.
+    /// Time from the last arrival to the last completion; 0 without requests.
     pub(crate) fn backlog(&self) -> Nanos {
         self.first_arrival.map_or(Nanos::ZERO, |_| self.last_complete - self.last_arrival)
     }
 
-    /// Where the time of reads and writes went, ns: queue, controller, bus, array, gc, wake-up.
+    /// Sums of the parts of the response times of reads and writes, in ns: queue, controller, bus, array, gc, wake-up.
     pub(crate) fn waits(&self) -> [i128; 6] {
         let sums = self.timed().map(|kinds| kinds.sums.all());
         std::array::from_fn(|part| sums.iter().map(|sums| sums[2 + part]).sum())
     }
 
-    /// Share of reads and writes, of reads, and of writes that arrived when no earlier request was unfinished, as in the profile of
-    /// a trace.
+    /// Percentage of reads and writes, of reads, and of writes that arrived when no earlier request was unfinished, as in the profile of a
+    /// trace.
     pub(crate) fn no_wait_pct(&self) -> [f64; 3] {
         let [read, write] = self.found.judged;
         [&[read, write][..], &[read], &[write]].map(|all| {
@@ -222,7 +222,7 @@ impl Measure {
         })
     }
 
-    /// Reads and writes.
+    /// The kinds with times: reads and writes.
     pub(crate) fn timed(&self) -> [&Kinds; 2] {
         [&self.reads, &self.writes]
     }

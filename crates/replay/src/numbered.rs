@@ -1,8 +1,8 @@
-//! Values under consecutive numbers, each taken once, in any order.
+//! Values with consecutive numbers; each is taken once, in any order.
 
 use std::collections::VecDeque;
 
-/// Values by number, counted from 0 in the order in which they came.
+/// Values by number, counted from 0 in the order in which they were added.
 #[derive(Clone, Debug)]
 pub(crate) struct Numbered<T> {
     /// Number of the first value kept.
@@ -17,24 +17,24 @@ impl<T> Default for Numbered<T> {
 }
 
 impl<T> Numbered<T> {
-    /// No values yet; the first will have the number `first`.
+    /// Empty; the first value gets the number `first`.
     pub fn starting_at(first: u64) -> Self {
         Self { first, values: VecDeque::new() }
     }
 
-    /// Adds a value; gives its number.
+    /// Adds a value; returns its number.
     pub fn push(&mut self, value: T) -> u64 {
         self.values.push_back(Some(value));
         self.first + self.values.len() as u64 - 1
     }
 
-    /// The value of a number, unless it has been taken.
+    /// The value with this number; `None` if it has been taken.
     pub fn get_mut(&mut self, number: u64) -> Option<&mut T> {
         let index = number.checked_sub(self.first)?;
         self.values.get_mut(index as usize)?.as_mut()
     }
 
-    /// Takes the value of a number.
+    /// Removes and returns the value with this number.
     pub fn take(&mut self, number: u64) -> Option<T> {
         let index = number.checked_sub(self.first)?;
         let value = self.values.get_mut(index as usize)?.take();

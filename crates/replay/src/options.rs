@@ -5,24 +5,24 @@ use serde::{Deserialize, Serialize};
 
 use crate::precondition::Precondition;
 
-/// When a request comes.
+/// When a request arrives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Mode {
     /// At its recorded arrival time, however slow the device is.
     #[default]
     Open,
-    /// A request that did not overlap its predecessor in the recording keeps its think time after the predecessor's
-    /// simulated completion; one that did keeps its distance from the predecessor's arrival. Every request but the last
-    /// needs its recorded completion; a trace without is refused before the run.
+    /// A request that did not overlap its predecessor in the recording keeps its think time after the predecessor's simulated completion. A
+    /// request that did overlap it keeps its distance from the predecessor's arrival. Every request but the last needs a recorded
+    /// completion; a trace without them is refused before the run.
     Closed,
-    /// When its predecessor is complete, whatever was recorded: how fast the device is, one request at a time.
+    /// At the completion of its predecessor, whatever was recorded. This measures the speed of the device with one request at a time.
     BackToBack,
-    /// [`Mode::Closed`] where the trace has the completions that it needs, else [`Mode::Open`].
+    /// [`Mode::Closed`] if the trace has the completions that it needs, else [`Mode::Open`].
     Auto,
 }
 
-/// A factor on the rate of arrivals, exact to a millionth.
+/// A factor on the rate of arrivals, with a resolution of one millionth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "f64", into = "f64")]
 pub struct Rate {
@@ -49,7 +49,7 @@ impl From<Rate> for f64 {
 }
 
 impl Rate {
-    /// Twice the rate halves the time between requests.
+    /// Creates a rate; for example, 2 halves the time between requests.
     ///
     /// # Errors
     /// [`Kind::Config`] outside 0.000001..=1000000.
@@ -61,7 +61,7 @@ impl Rate {
         Ok(Self { millionths: (factor * 1e6).round() as u64 })
     }
 
-    /// A recorded duration at this rate.
+    /// Converts a recorded duration to this rate.
     #[inline]
     pub(crate) fn scale(self, recorded: Nanos) -> Nanos {
         if self.millionths == 1_000_000 {
@@ -79,7 +79,7 @@ impl Rate {
 pub struct ReplayOptions {
     /// Open or closed loop.
     pub mode: Mode,
-    /// Why it was chosen, where it was not asked for.
+    /// Why the mode was chosen, if it was chosen automatically.
     pub mode_reason: Option<String>,
     /// Factor on the rate of arrivals.
     pub rate: Rate,
@@ -92,13 +92,14 @@ pub struct ReplayOptions {
     pub precondition: Precondition,
     /// Seed of random preconditioning.
     pub seed: u64,
-    /// Keep this many of the first writes that layers send to the device, for a picture of their pattern.
+    /// Number of the first writes from layers to the device that are kept, for a plot of their pattern.
     pub first_writes: u32,
-    /// After the last request, have the layers move all data that they keep aside to its place, and measure how long that takes.
+    /// After the last request, make the layers move all data that they hold in temporary places to its final place, and measure how long
+    /// that takes.
     pub drain: bool,
-    /// Percentiles of response times to give beside the usual ones: percent, ascending.
+    /// Percentiles of response times to report in addition to the usual ones: percent, ascending.
     pub percentiles: Vec<f64>,
-    /// Give the distribution of response times.
+    /// Report the distribution of response times.
     pub distribution: bool,
     /// Check the device's invariants and contents after every request.
     pub check: bool,

@@ -1,12 +1,12 @@
-//! A run over time: requests, response times, and the work of the device beneath them.
+//! A run over time: requests, response times, and background work of the device.
 
 use emmclab_device::{GcFinished, GcStarted, Observer, RequestCompleted, WokeUp};
 use emmclab_timeline::{BinWidth, Cell, OverTime, OverTimeRow, Side};
 use emmclab_trace::{Nanos, Op};
 use serde::Serialize;
 
-/// A bin of time of a run. Requests count where they arrive, collections where they end, wake-ups where the request arrives that
-/// wakes the device.
+/// One bin of time of a run. Requests are counted at their arrival, collections at their end, and wake-ups at the arrival of the request
+/// that wakes the device.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct RunTimeRow {
     /// Reads and writes.
@@ -20,13 +20,13 @@ pub struct RunTimeRow {
     pub wake_up_ms: Option<f64>,
     /// Blocks that the device collected: garbage collection, folding, wear levelling, log-block merges.
     pub collections: u64,
-    /// Time from their begin to their end, all blocks together, ms.
+    /// Sum of the durations of these collections, ms.
     pub collecting_ms: f64,
-    /// Times that the device woke up.
+    /// Number of times that the device woke up.
     pub wake_ups: u64,
 }
 
-/// The counts of a bin beside reads and writes.
+/// The counts of a bin in addition to those of reads and writes.
 #[derive(Clone, Debug, Default)]
 struct Work {
     /// Waits of reads and writes: queue, collection, wake-up.
@@ -47,22 +47,22 @@ impl Cell for Work {
     }
 }
 
-/// Observes a run over time, in at most 256 bins, or 16,384 where a width is given.
+/// Observes a run over time, in at most 256 bins, or at most 16,384 if a width is given.
 #[derive(Clone, Debug)]
 pub struct RunOverTime {
     bins: OverTime<Work>,
     first: Option<Nanos>,
-    /// Collections that have begun: block and time. About as many as planes collect at once.
+    /// Collections in progress: block and start time. There are about as many as planes that collect at the same time.
     collecting: Vec<(u32, Nanos)>,
 }
 
 impl RunOverTime {
-    /// Bins of this width.
+    /// Creates bins of this width.
     pub fn new(width: BinWidth) -> Self {
         Self { bins: OverTime::new(width), first: None, collecting: Vec::new() }
     }
 
-    /// The bins in which anything happened.
+    /// The bins that are not empty.
     pub fn rows(&self) -> Vec<RunTimeRow> {
         let bins = self.bins.bins();
         let all = bins.iter(self.first.unwrap_or(Nanos::ZERO));

@@ -1,14 +1,14 @@
-//! When each request comes: its recorded time, scaled, or after its predecessor.
+//! When each request arrives: at its recorded time, scaled, or relative to its predecessor.
 
 use emmclab_trace::{Error, Kind, Nanos, Request, Result};
 
 use crate::options::{Mode, ReplayOptions};
 
-/// Works out arrivals, one request after the other.
+/// Calculates arrival times, one request after the other.
 #[derive(Debug)]
 pub(crate) struct Pace {
     mode: Mode,
-    /// The mode was chosen, so a missing completion is no fault.
+    /// Whether the mode was chosen automatically, so that a missing completion is no error.
     lenient: bool,
     rate: crate::Rate,
     start: Nanos,
@@ -18,10 +18,10 @@ pub(crate) struct Pace {
 
 #[derive(Clone, Copy, Debug)]
 struct Previous {
-    /// Recorded.
+    /// Recorded arrival.
     arrival: Nanos,
     complete: Option<Nanos>,
-    /// Simulated.
+    /// Simulated arrival.
     at: Nanos,
 }
 
@@ -42,7 +42,7 @@ impl Pace {
         self.mode
     }
 
-    /// Settles on a mode, where that was left to the trace; `completions` is whether it records them.
+    /// Chooses a mode if it is [`Mode::Auto`]; `completions` tells whether the trace records completions.
     pub fn settle(&mut self, completions: bool) {
         if self.mode == Mode::Auto {
             self.mode = if completions { Mode::Closed } else { Mode::Open };
@@ -64,14 +64,14 @@ impl Pace {
         }
     }
 
-    /// The arrival in simulated time of a request that waits for no other.
+    /// The simulated arrival of a request that does not wait for another one.
     #[inline]
     pub fn open_arrival(&mut self, recorded: Nanos) -> Nanos {
         let first = *self.first.get_or_insert(recorded);
         self.start.saturating_add(self.rate.scale(recorded.saturating_sub(first)))
     }
 
-    /// The arrival in simulated time; `completed` is the simulated completion of the predecessor.
+    /// The simulated arrival; `completed` is the simulated completion of the predecessor.
     pub fn arrival(&mut self, request: &Request, completed: Nanos) -> Result<Nanos> {
         let recorded = request.arrival;
         if self.is_open() {

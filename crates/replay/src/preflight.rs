@@ -1,4 +1,4 @@
-//! Checks before a run: all that would stop it half-way is found at once.
+//! Checks before a run, so that errors are found at once instead of in the middle of the run.
 
 use emmclab_device::{DeviceConfig, Geometry};
 use emmclab_trace::{
@@ -8,16 +8,16 @@ use serde::Serialize;
 
 use crate::options::{Mode, ReplayOptions};
 
-/// Refuses traces that do not suit the device or the mode: requests beyond the last sector without wrapped addresses, and
-/// requests (all but the last count) without a recorded completion in closed loop. Chooses the mode where that is left to
-/// the traces ([`Mode::Auto`]); for what can be read only once, the run does. Where an input is required to be of one
-/// device, reading it refuses several.
+/// Refuses traces that do not suit the device or the mode, and chooses the mode if it is [`Mode::Auto`].
 ///
-/// The footer of a Parquet file often answers at once; other files are read through. What can be read only once (a
-/// pipe) is left to the run.
+/// Refused are requests beyond the last sector, unless addresses are wrapped. In closed loop, requests without a recorded completion are
+/// refused, except the last one. If an input must be of one device, reading it fails for several.
+///
+/// Often the footer of a Parquet file is sufficient; other files are read completely. Inputs that can be read only once (a pipe) are
+/// checked by the run, which also chooses their mode.
 ///
 /// # Errors
-/// [`Kind::Config`] with every fault of every trace, and whatever is wrong in the files.
+/// [`Kind::Config`] with all errors of all traces, and errors in the files.
 pub fn preflight(config: &DeviceConfig, options: &ReplayOptions, inputs: &[TraceInput]) -> Result<Chosen> {
     let geometry = Geometry::new(config.settings());
     let need = Need {
@@ -78,10 +78,10 @@ pub fn preflight(config: &DeviceConfig, options: &ReplayOptions, inputs: &[Trace
     Err(Error::new(Kind::Config, problem).hint(hints.join("; ")))
 }
 
-/// The mode of a run, and why it was chosen, where it was not asked for.
+/// The mode of a run, and the reason if it was chosen automatically.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Chosen {
-    /// Open loop, closed loop or back to back; [`Mode::Auto`] where only the run can tell.
+    /// Open loop, closed loop or back to back; [`Mode::Auto`] if only the run can decide.
     pub mode: Mode,
     /// The reason for this mode.
     pub reason: Option<String>,
@@ -103,13 +103,13 @@ impl Chosen {
     }
 }
 
-/// The reason for open loop where nothing was recorded.
+/// The reason for open loop if no completion was recorded.
 const NO_COMPLETIONS: &str = "no completions are recorded";
 
-/// The mode for a trace of which only the first batch is known.
+/// Chooses the mode for a trace of which only the first batch is known.
 pub(crate) fn by_first_batch(batch: &Batch) -> Chosen {
     let missing = batch.iter().filter(is_incomplete).count();
-    // What follows may be the last request of the trace.
+    // The last request of the batch is not counted, as it may be the last one of the trace.
     let incomplete = missing - usize::from(batch.iter().last().is_some_and(|last| is_incomplete(&last)));
     if incomplete == 0 && missing < batch.len() {
         return Chosen::closed();
@@ -124,35 +124,35 @@ fn is_incomplete(request: &Request) -> bool {
     request.complete.is_none()
 }
 
-/// The demands of the run on its traces.
+/// The requirements of the run on its traces.
 #[expect(clippy::struct_excessive_bools, reason = "each is a demand of its own")]
 struct Need {
     capacity: u64,
     addresses: bool,
-    /// Completions matter; where `all`, a request without one is a fault.
+    /// Whether completions matter; with `all`, a request without one is an error.
     completions: bool,
     all: bool,
-    /// There is one trace, after whose last request nothing comes that would wait for it.
+    /// Whether there is only one trace, so that nothing waits for its last request.
     alone: bool,
 }
 
-/// The obstacle in one trace.
+/// The problems found in one trace.
 #[derive(Debug, Default)]
 struct Found {
     requests: u64,
     beyond: u64,
     furthest: u64,
     incomplete: u64,
-    /// Reading ended where the answer was known.
+    /// Whether reading stopped early, since the answer was known.
     partly: bool,
 }
 
 impl Found {
-    /// Why a trace with these requests is not replayed in closed loop.
+    /// Explains why a trace with these requests is not replayed in closed loop.
     fn incomplete_words(&self) -> String {
         match self.requests {
             0 => format!("{} requests have no recorded completion", self.incomplete),
-            // The last request may be left out of the count.
+            // The last request may not be included in the count.
             read if self.incomplete + 1 >= read => NO_COMPLETIONS.to_owned(),
             read if self.partly => {
                 format!("{} of the first {read} requests have no recorded completion", self.incomplete)

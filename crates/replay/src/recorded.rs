@@ -1,19 +1,19 @@
-//! The recorded figures of the requests that were driven, by the definitions of the profile.
+//! The recorded times of the replayed requests, as defined in the trace profile.
 
 use emmclab_trace::{Nanos, Op, Request};
 
 use crate::tally::{Tally, quantiles};
 
-/// A request that comes within this time of the end of all before it depends on them, as far as a trace can show that.
+/// A request that arrives within this time after the end of all earlier ones is regarded as dependent on them.
 const SOON: Nanos = Nanos(1_000_000);
 
-/// Sums over the reads or the writes, times in ns.
+/// Sums over the reads or the writes; times in ns.
 #[derive(Clone, Debug, Default)]
 struct Sums {
     response: Tally,
     response_ns: i128,
     service_ns: i128,
-    /// Requests with a recorded completion, and those of them with a recorded start.
+    /// Number of requests with a recorded completion, and of those with a recorded start as well.
     completed: u64,
     served: u64,
     no_wait: u64,
@@ -26,11 +26,11 @@ pub(crate) struct Recorded {
     write: Sums,
     /// When all requests so far were complete; `None` before the first recorded completion.
     idle_from: Option<Nanos>,
-    /// Reads and writes that came within [`SOON`] of it.
+    /// Number of reads and writes that arrived within [`SOON`] after it.
     soon: u64,
 }
 
-/// Means and the 99th percentile of what was recorded; `None` if nothing was.
+/// Means and 99th percentile of recorded times; `None` if nothing was recorded.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct RecordedTimes {
     /// complete - arrival, ms.
@@ -39,12 +39,12 @@ pub(crate) struct RecordedTimes {
     pub response_p99_ms: Option<f64>,
     /// complete - start, ms.
     pub service_ms: Option<f64>,
-    /// Share that came when no earlier request was unfinished.
+    /// Percentage of requests that arrived when all earlier ones were complete.
     pub no_wait_pct: Option<f64>,
 }
 
 impl Recorded {
-    /// Adds a request, in order of arrival.
+    /// Adds a request; requests must be in order of arrival.
     #[inline]
     pub fn add(&mut self, request: &Request) {
         let arrival = request.arrival;
@@ -72,7 +72,7 @@ impl Recorded {
         self.soon += u64::from(end.is_some_and(|end| arrival >= end && arrival - end <= SOON));
     }
 
-    /// Of reads and writes together, of reads, and of writes.
+    /// Times of reads and writes together, of reads, and of writes.
     pub fn times(&self) -> [RecordedTimes; 3] {
         let Self { read, write, .. } = self;
         [&[read, write][..], &[read], &[write]].map(|all| {
@@ -90,7 +90,8 @@ impl Recorded {
         })
     }
 
-    /// Share of the reads and writes that came within 1 ms of the moment at which the device had nothing left to do.
+    /// Percentage of reads and writes that arrived within 1 ms after all earlier requests were complete; `None` without recorded
+    /// completions.
     pub fn dependent_pct(&self) -> Option<f64> {
         let completed = self.read.completed + self.write.completed;
         (completed > 0).then(|| 100.0 * self.soon as f64 / completed as f64)

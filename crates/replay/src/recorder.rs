@@ -1,4 +1,4 @@
-//! Keeps what a caller asks for beside the sums of a run.
+//! Collects the optional outputs of a run.
 
 use emmclab_device::{Observer, Quiet, Rare};
 use emmclab_trace::{Batch, Ledger, Result};
@@ -9,7 +9,7 @@ use crate::rows::RequestRows;
 use crate::simulation::Simulation;
 use crate::tracks::RunTracks;
 
-/// A row for each request, the run over time, and a picture of the run, each where asked for.
+/// The optional outputs of a run: a row for each request, the run over time, and a picture of the run.
 #[derive(Default)]
 pub struct Recorder {
     /// One row per request.
@@ -21,11 +21,11 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Drives a batch; false once the device has stopped. The simulation is compiled here for each kind of listener, and not again
-    /// by callers.
+    /// Simulates a batch; returns false once the device has stopped. The simulation is compiled here for each kind of observer, and not
+    /// again in the callers.
     ///
     /// # Errors
-    /// Those of [`Simulation::feed`], and where rows or the picture could not be written.
+    /// Those of [`Simulation::feed`], and if rows or the picture could not be written.
     pub fn feed(&mut self, simulation: &mut Simulation, batch: &Batch) -> Result<bool> {
         if !self.is_on() {
             return simulation.feed(batch, &mut Quiet);
@@ -42,7 +42,7 @@ impl Recorder {
         Ok(goes_on)
     }
 
-    /// Ends the run; files are put in place by [`Recorder::finish`].
+    /// Ends the run; files are moved into place by [`Recorder::finish`].
     ///
     /// # Errors
     /// Those of [`Simulation::finish`].
@@ -54,20 +54,20 @@ impl Recorder {
         }
     }
 
-    /// Whether anything is kept.
+    /// Whether any output is collected.
     pub(crate) fn is_on(&self) -> bool {
         self.rows.is_some() || self.over_time.is_some() || self.tracks.is_some()
     }
 
-    /// The listeners to the run.
+    /// The observers of the run.
     pub(crate) fn listeners(&mut self) -> impl Observer {
         Rare((self.rows.as_mut(), (self.over_time.as_mut(), self.tracks.as_mut())))
     }
 
-    /// Puts the files in place, the rows with what is told of the run as JSON, and the run over time into the result.
+    /// Moves the files into place, with `run`, a description in JSON, in the file of the rows. Adds the run over time to the result.
     ///
     /// # Errors
-    /// Where a file could not be written.
+    /// If a file could not be written.
     pub fn finish(self, result: &mut SimulationResult, run: Option<&str>) -> Result<()> {
         if let Some(over_time) = self.over_time {
             result.over_time = over_time.rows();

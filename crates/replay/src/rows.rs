@@ -22,10 +22,10 @@ use parquet::file::properties::WriterProperties;
 use crate::in_order::InOrder;
 use crate::numbered::Numbered;
 
-/// Entry of the file's metadata that tells of the run, as JSON.
+/// Key of the file's metadata for the description of the run, in JSON.
 const RUN_KEY: &str = "emmclab.run";
 
-/// Names of the columns of whole nanoseconds.
+/// Names of the columns with times in nanoseconds.
 const TIMES: [&str; 9] = [
     "arrival_ns",
     "start_ns",
@@ -38,10 +38,10 @@ const TIMES: [&str; 9] = [
     "wait_wake_up_ns",
 ];
 
-/// Process id, process, device and flags of a request, as the trace has them.
+/// Process id, process, device and flags of a request, as in the trace.
 type Sender = (Option<i32>, Option<NameId>, Option<NameId>, Flags);
 
-/// The flags that say what was asked for; the others tell of the recording, of which a run is independent.
+/// The flags that are part of a request; the others describe the recording and do not apply to the run.
 const ASKED: Flags = Flags::SYNC
     .union(Flags::FUA)
     .union(Flags::PREFLUSH)
@@ -50,7 +50,8 @@ const ASKED: Flags = Flags::SYNC
     .union(Flags::JOURNAL)
     .union(Flags::APPEND);
 
-/// Collects a row for every request, in order of arrival, and writes them to a Parquet file that appears whole, on [`RequestRows::finish`].
+/// Collects a row for every request, in order of arrival, in a Parquet file. The file appears only when complete, at
+/// [`RequestRows::finish`].
 pub struct RequestRows {
     path: PathBuf,
     writer: ArrowWriter<AtomicFile>,
@@ -64,21 +65,21 @@ pub struct RequestRows {
     process: Vec<Option<NameId>>,
     disk: Vec<Option<NameId>>,
     flags: Vec<u16>,
-    /// Who sent the requests that are driven, by number: process id, names of process and device, flags.
+    /// The senders of the submitted requests, by number: process id, names of process and device, flags.
     senders: Numbered<Sender>,
-    /// Rows are in order of arrival, as in any trace; layers complete requests in another order.
+    /// Sorts the rows by arrival, as in any trace, since layers complete requests in another order.
     in_order: InOrder,
     processes: Names,
     disks: Names,
-    /// An observer cannot return an error; [`RequestRows::check`] returns the first one.
+    /// The first error; an observer cannot return it, so [`RequestRows::check`] does.
     failed: Option<Error>,
 }
 
 impl RequestRows {
-    /// Starts a file at `path`.
+    /// Creates a file at `path`.
     ///
     /// # Errors
-    /// Where the folder cannot be written.
+    /// If the folder cannot be written.
     pub fn create(path: &Path) -> Result<Self> {
         let schema = Self::schema();
         let failed = |error| parquet_error(path, error);
@@ -107,8 +108,8 @@ impl RequestRows {
         })
     }
 
-    /// The columns: times on the clock of the run, and the parts of the response time, which add up to
-    /// `complete_ns - arrival_ns`.
+    /// The columns: simulated times, the parts of the response time, which add up to `complete_ns - arrival_ns`, and properties of the
+    /// request.
     pub fn schema() -> SchemaRef {
         let op = DataType::Dictionary(Box::new(DataType::UInt8), Box::new(DataType::Utf8));
         let name = DataType::Dictionary(Box::new(DataType::UInt32), Box::new(DataType::Utf8));
@@ -126,10 +127,10 @@ impl RequestRows {
         Arc::new(Schema::new(times.into_iter().chain(rest).collect::<Vec<_>>()))
     }
 
-    /// Takes note of who sends the requests that are driven next. Without it, process and device are not known, and the flags are those of
-    /// the commands.
+    /// Records the senders of the requests of the next batch. Without this, process and device are unknown, and the flags are those of the
+    /// commands.
     pub fn expect(&mut self, batch: &Batch) {
-        // The tables of a trace grow from batch to batch.
+        // The name tables of a trace grow from batch to batch.
         self.processes = batch.processes().clone();
         self.disks = batch.devices().clone();
         for request in batch {
@@ -185,18 +186,18 @@ impl RequestRows {
         self.writer.write(&batch).map_err(failed)
     }
 
-    /// Returns the error that ended the writing, once, so that a run need not go on for nothing.
+    /// Returns the first error of writing, once, so that a run can stop early.
     ///
     /// # Errors
-    /// Where writing has failed.
+    /// If writing has failed.
     pub fn check(&mut self) -> Result<()> {
         self.failed.take().map_or(Ok(()), Err)
     }
 
-    /// Writes the last rows and what is told of the run, as JSON, and puts the file in place.
+    /// Writes the last rows and `run`, a description in JSON, and moves the file into place.
     ///
     /// # Errors
-    /// Where writing failed at any time; nothing is then left behind.
+    /// If writing failed at any time; then no file is left.
     pub fn finish(mut self, run: Option<&str>) -> Result<()> {
         for event in std::mem::take(&mut self.in_order).rest() {
             self.add(&event);
@@ -210,7 +211,7 @@ impl RequestRows {
     }
 }
 
-/// The flags of a request that no trace has: those of its command.
+/// The flags of a request that is in no trace, from the modifiers of its command.
 fn asked(modifiers: Modifiers) -> Flags {
     let of = |modifier, flag| if modifiers.intersects(modifier) { flag } else { Flags::empty() };
     of(Modifiers::DURABLE, Flags::FUA)
@@ -218,7 +219,7 @@ fn asked(modifiers: Modifiers) -> Flags {
         .union(of(Modifiers::META, Flags::META))
 }
 
-/// A column of names, with those that occur in it.
+/// A dictionary column of names, with only the names that occur in it.
 fn named(
     ids: &[Option<NameId>],
     names: &Names,

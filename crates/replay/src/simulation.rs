@@ -1,4 +1,4 @@
-//! A run, step by step.
+//! A run, batch by batch.
 #![expect(
     clippy::inline_always,
     reason = "a run lies on the stack of the loop that feeds it, where no pointer to it is needed"
@@ -27,7 +27,7 @@ use crate::recorded::Recorded;
 use crate::result::{SecondDevice, SimulationResult};
 use crate::wrap_addresses::Placed;
 
-/// A device being driven. Feed it requests in order of arrival, then finish it.
+/// A simulated run of a device. Feed it requests in order of arrival, then finish it.
 pub struct Simulation {
     config: DeviceConfig,
     options: ReplayOptions,
@@ -42,17 +42,17 @@ pub struct Simulation {
 }
 
 impl Simulation {
-    /// A device made ready for the run: new, or preconditioned as the options say. With a store, an aged device is kept
-    /// there and taken from there.
+    /// Creates a run with its device: new, or preconditioned as the options specify. If there is a store, an aged device is stored there,
+    /// or read from there.
     ///
     /// # Errors
-    /// Where preconditioning is impossible on this device, or the store cannot be read or written.
+    /// If preconditioning is impossible on this device, or the store cannot be read or written.
     pub fn new(config: &DeviceConfig, options: &ReplayOptions, store: Option<&ImageStore>) -> Result<Self> {
         let device = precondition(config, options, store)?;
         Ok(Self::on(config, options, device))
     }
 
-    /// A run on a device that exists, as it is; its time and counters start again.
+    /// Creates a run on an existing device in its present state; its time and counters restart at 0.
     pub fn on(config: &DeviceConfig, options: &ReplayOptions, device: Device) -> Self {
         let engine = Engine::for_run(config, device, options.check);
         Self {
@@ -68,11 +68,11 @@ impl Simulation {
         }
     }
 
-    /// Puts layers between the workload and the device, the first on top; `second` is the device beside it, which has a
-    /// host queue of its own where its settings ask for one, and a checker under `check`.
+    /// Adds layers between the workload and the device, the first on top, and a second device beside it. The second device has its own host
+    /// queue if its settings configure one, and a checker under `check`.
     ///
     /// # Errors
-    /// For an unknown layer, senseless settings, and a second device without a layer that uses it.
+    /// For an unknown layer, invalid settings, and a second device without a layer that uses it.
     pub fn with_layers(
         mut self,
         layers: &[LayerConfig],
@@ -86,11 +86,11 @@ impl Simulation {
         Ok(self)
     }
 
-    /// Has victims of collection chosen by `policy` during the run, in place of the policy of the settings, by which the device was
-    /// preconditioned. A second device keeps its own.
+    /// Uses `policy` to choose victims of garbage collection during the run. It replaces the policy of the settings, with which the device
+    /// was preconditioned. A second device keeps its own policy.
     ///
     /// # Errors
-    /// Where the device does not collect or its mapping scheme maps blocks.
+    /// If the device has no garbage collection, or its mapping scheme maps blocks.
     pub fn with_victim_policy(mut self, policy: Box<dyn VictimPolicy>) -> Result<Self> {
         self.engine.set_victim_policy(policy)?;
         Ok(self)
@@ -111,7 +111,7 @@ impl Simulation {
         self.measure.elapsed()
     }
 
-    /// Drives a batch of requests; false once the device has stopped. Can be interrupted.
+    /// Simulates a batch of requests; returns false once the device has stopped. Can be interrupted.
     ///
     /// # Errors
     /// For a request beyond the device without wrapped addresses, closed loop without recorded completions, and a broken
@@ -121,7 +121,7 @@ impl Simulation {
         self.feed_batch(batch, observer).map_err(|error| self.located(error))
     }
 
-    /// An error with the number of the request that it is about, which was placed last; other errors as they are.
+    /// Adds the number of the request last placed to an error about a request; other errors stay unchanged.
     #[cold]
     fn located(&self, error: Error) -> Error {
         match error.kind() {
@@ -151,7 +151,7 @@ impl Simulation {
                 self.feed_each(batch, next, observer)?
             };
             if batch.has_completions() {
-                // The request at which the device stopped is not measured either.
+                // The request at which the device stopped is not counted either.
                 let driven = (self.placed.kept - placed_before) as usize - usize::from(!goes_on);
                 batch.range(from..from + driven).for_each(|request| self.recorded.add(&request));
             }
@@ -179,7 +179,7 @@ impl Simulation {
         Ok(true)
     }
 
-    /// Drives one request; false once the device has stopped.
+    /// Simulates one request; returns false once the device has stopped.
     ///
     /// # Errors
     /// As [`Simulation::feed`].
@@ -207,7 +207,7 @@ impl Simulation {
         self.engine.submit(&command, notes, &mut listeners)
     }
 
-    /// Ends the run and sums it up, with what the readers counted.
+    /// Ends the run and returns its result, with the counts of the readers in `ledger`.
     ///
     /// # Errors
     /// For a broken invariant under `check`.
@@ -245,16 +245,16 @@ impl Simulation {
         Ok(result)
     }
 
-    /// Gives the device back, with all its data, as preconditioning does.
+    /// Returns the device with all its data, for use as a preconditioned device.
     pub fn into_device(self) -> Device {
         self.engine.into_device()
     }
 }
 
-/// Runs whole traces into a device.
+/// Simulates whole traces on a device.
 ///
 /// # Errors
-/// Where a trace cannot be read, and as [`preflight`], [`Simulation::new`] and [`Simulation::feed`].
+/// If a trace cannot be read, and as [`preflight`], [`Simulation::new`] and [`Simulation::feed`].
 pub fn simulate<O: Observer>(
     config: &DeviceConfig,
     traces: &mut Combiner,

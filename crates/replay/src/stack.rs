@@ -47,12 +47,12 @@ pub struct Answer {
     pub failed: bool,
 }
 
-/// A request that was submitted and is not complete.
+/// A submitted request that is not complete.
 #[derive(Debug)]
 struct Taken {
     id: u64,
     command: Command,
-    /// Its number in the engine, and its data until then.
+    /// Its number in the engine, once it has been passed there; `notes` and `data` are empty from then on.
     begun: Option<u64>,
     notes: Vec<BlockNote>,
     data: Vec<u8>,
@@ -68,7 +68,7 @@ pub struct Stack {
     second_name: String,
     /// Time that the layers needed to move deferred data to its place, if this was requested.
     drained: Option<Nanos>,
-    /// When the layers had started or recovered; earlier requests wait for that.
+    /// When the layers had started or recovered; requests that arrive earlier wait until then.
     ready: Nanos,
     /// Requests in the order of submission.
     taken: VecDeque<Taken>,
@@ -137,7 +137,7 @@ impl Stack {
         self.main.device()
     }
 
-    /// Its zones, as layers above it need to know them.
+    /// Its zones, described for the layers above it.
     pub fn zones(&self) -> Option<layers::Zones> {
         self.main.below(None).zones
     }
@@ -157,7 +157,7 @@ impl Stack {
         self.second.as_ref()?.media()
     }
 
-    /// Whether sectors of the image are those of the device that the stack offers.
+    /// Whether there are no layers, so that sectors of the stack are sectors of the image.
     pub fn is_plain(&self) -> bool {
         self.configs.is_empty()
     }
@@ -206,8 +206,8 @@ impl Stack {
         result
     }
 
-    /// The reason why a request is refused now, if it is: without a layer that puts writes in order, a device with zones takes a write or
-    /// a reset only as its zones allow, and none over the sectors of a request in progress.
+    /// The reason why a request is refused now; `None` if it is not. Without layers, a zoned device accepts a write or a reset only as its
+    /// zones allow, and not for the sectors of a request in progress.
     pub fn refusal(&self, command: &Command) -> Option<Error> {
         if !self.is_plain() || command.op == Op::Read {
             return None;
@@ -307,7 +307,7 @@ impl Stack {
         observer: &mut O,
         answers: &mut Vec<Answer>,
     ) -> Result<()> {
-        // Those that begin may find others complete.
+        // Requests that begin may complete at once.
         while self.take_done(now, answers) {
             for index in 0..self.taken.len() {
                 if self.taken[index].begun.is_none() {
@@ -319,8 +319,8 @@ impl Stack {
         Ok(())
     }
 
-    /// Adds the requests that are complete by now; false where there is none. The engine completes a request that came before the layers
-    /// were ready at once, at the time at which they are.
+    /// Appends the requests that are complete by now; returns false if there are none. The engine completes requests that arrived before
+    /// the layers were ready.
     fn take_done(&mut self, now: Nanos, answers: &mut Vec<Answer>) -> bool {
         self.layered.take_done(&mut self.done);
         let (taken, mut any) = (&mut self.taken, false);
@@ -361,7 +361,7 @@ impl Stack {
         self.layered.clear_counters();
     }
 
-    /// Changes settings of the device at the bottom at `at`; returns what changed.
+    /// Changes settings of the device at the bottom at time `at`; returns the settings that changed.
     ///
     /// # Errors
     /// As [`Device::reconfigure`], and as [`Stack::submit`].
@@ -375,8 +375,8 @@ impl Stack {
         self.main.reconfigure(from, to, at)
     }
 
-    /// Makes the layers move all deferred data to its place, once no request is open; the result then contains the time that this
-    /// took. Returns when it is done: no request may arrive before.
+    /// Makes the layers move all deferred data to its place; no request may be open. The result then contains the time that this took.
+    /// Returns the time of its end: no request may arrive before that.
     ///
     /// # Errors
     /// As [`Stack::submit`].
@@ -391,7 +391,7 @@ impl Stack {
     /// layers recover from it.
     ///
     /// # Errors
-    /// Where an image cannot be written, or a layer cannot recover.
+    /// If an image cannot be written, or a layer cannot recover.
     pub fn cut(&mut self, at: Nanos) -> Result<()> {
         self.pass(at, &mut Rare(Quiet))?;
         self.taken.clear();

@@ -1,4 +1,4 @@
-//! A histogram of times in the classes of `HdrHistogram` with three significant digits.
+//! A histogram of times with the classes of `HdrHistogram` for three significant digits.
 
 use serde::Serialize;
 
@@ -14,14 +14,14 @@ pub struct Times {
     pub max_ms: f64,
 }
 
-/// Base-2 logarithm of the classes in each power of two: three digits.
+/// Base-2 logarithm of the number of classes per power of two; sufficient for three significant digits.
 const HALF: u32 = 10;
 
-/// Counts by class, for every time there can be. A count is one addition in an array.
+/// Counts by class, for all possible times. Counting is one addition in an array.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tally(Vec<u64>);
 
-/// The class of a time: its leading eleven bits and how many follow.
+/// The class of a time, from its leading eleven bits and the number of bits after them.
 #[inline]
 const fn class(ns: u64) -> usize {
     let shift = (ns | 1 << HALF).ilog2() - HALF;
@@ -53,7 +53,7 @@ impl Tally {
     }
 }
 
-/// Ranks of the times in several tallies, from the shortest time on.
+/// Finds the times at given ranks in several tallies, in ascending order.
 pub(crate) struct Ranks<'a> {
     tallies: &'a [&'a Tally],
     count: u64,
@@ -62,7 +62,7 @@ pub(crate) struct Ranks<'a> {
 }
 
 impl<'a> Ranks<'a> {
-    /// Of all the `count` times in the tallies.
+    /// For the `count` times in all tallies.
     pub fn new(tallies: &'a [&'a Tally], count: u64) -> Self {
         Self { tallies, count, class: 0, below: 0 }
     }
@@ -71,7 +71,8 @@ impl<'a> Ranks<'a> {
         self.tallies.iter().filter_map(|tally| tally.0.get(class)).sum()
     }
 
-    /// The time that this share of all does not exceed, the longest of its class; 0 without times. Shares ascend from call to call.
+    /// The time that this fraction of all times does not exceed, rounded up to the longest of its class; 0 without times. Fractions must
+    /// ascend from call to call.
     pub fn time_at(&mut self, share: f64) -> u64 {
         if self.count == 0 {
             return 0;
@@ -87,14 +88,14 @@ impl<'a> Ranks<'a> {
     }
 }
 
-/// The times that these shares of all the `count` times in several tallies do not exceed, as [`Ranks::time_at`].
+/// The times that these fractions of all `count` times do not exceed, as [`Ranks::time_at`].
 pub(crate) fn quantiles<const N: usize>(tallies: &[&Tally], count: u64, shares: [f64; N]) -> [u64; N] {
     let mut ranks = Ranks::new(tallies, count);
     shares.map(|share| ranks.time_at(share))
 }
 
 impl Tally {
-    /// Counts by range of time, 16 ranges in each power of two: the longest time of the range, and how many lie in it.
+    /// Counts by range of time, with 16 ranges per power of two: the longest time of the range, and the number of times in it.
     pub fn ranges(&self) -> impl Iterator<Item = (u64, u64)> {
         let ranges = self.0.chunks(RANGE).enumerate();
         ranges
@@ -103,7 +104,7 @@ impl Tally {
     }
 }
 
-/// Classes in a range of [`Tally::ranges`].
+/// Number of classes in a range of [`Tally::ranges`].
 const RANGE: usize = 1 << (HALF - 4);
 
 #[cfg(test)]

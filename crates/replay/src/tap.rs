@@ -1,4 +1,4 @@
-//! The events of a live device, for those who write them down: every command with its data, and the time at which data becomes durable.
+//! The events of a live device, for recording: every command with its data, and the time at which data becomes durable.
 
 use std::collections::VecDeque;
 
@@ -6,25 +6,25 @@ use emmclab_device::{Command, RequestCompleted};
 use emmclab_media::{Change, Media};
 use emmclab_trace::{Nanos, Op, SECTOR_BYTES};
 
-/// Hears what reaches a device, what it answers, and what its cells hold. Times are simulated; completions and programs are told
-/// as soon as they are known, with their future times.
+/// Receives the commands of a device, their completions, and the changes of the stored data. Times are simulated; completions and programs
+/// are reported as soon as they are known, with times in the future.
 pub trait Tap: Send {
-    /// A command comes; `packed_after` entries of the same packed command follow. `data` is what a write writes.
+    /// Called when a command arrives; `packed_after` entries of the same packed command follow. `data` is the data of a write.
     fn command(&mut self, number: u64, command: &Command, packed_after: u16, data: &[u8]);
-    /// A command is complete at `at`.
+    /// Called for a command that is complete at `at`.
     fn completed(&mut self, number: u64, at: Nanos);
-    /// Sectors that a command wrote are programmed from `end` on.
+    /// Called for sectors of a command that are programmed from `begin` to `end`.
     fn programmed(&mut self, number: u64, sectors: (u64, u32), begin: Nanos, end: Nanos);
-    /// Sectors hold nothing from `at` on, because of a command.
+    /// Called for sectors that a command discards at `at`.
     fn discarded(&mut self, number: u64, sectors: (u64, u64), at: Nanos);
 }
 
 /// A tap at a disk.
 pub(crate) struct Tapped {
     tap: Box<dyn Tap>,
-    /// The data of the writes that come next, one after the other.
+    /// The data of the next writes, one after the other.
     data: Vec<u8>,
-    /// Discards that are not complete: number, first sector, end.
+    /// Discards that are not complete: number, first sector, end sector.
     discards: VecDeque<(u64, u64, u64)>,
 }
 
@@ -37,7 +37,7 @@ impl Tapped {
         self.data.extend_from_slice(data);
     }
 
-    /// The device takes commands, of which the first gets number `first`.
+    /// Reports commands that are submitted to the device; the first gets number `first`.
     pub fn commands(&mut self, first: u64, commands: &[Command]) {
         let mut from = 0;
         for (number, (i, command)) in (first..).zip(commands.iter().enumerate()) {
@@ -54,7 +54,7 @@ impl Tapped {
         self.data.drain(..from.min(self.data.len()));
     }
 
-    /// Writes down the outcome of a command.
+    /// Reports the changes and completions that the last action caused.
     pub fn after(&mut self, now: Nanos, media: &mut Media, completed: &[RequestCompleted]) {
         for change in media.take_changes() {
             match change {

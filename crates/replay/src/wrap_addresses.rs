@@ -1,30 +1,30 @@
-//! Requests beyond the device: refused, or their addresses wrapped into it.
+//! Requests beyond the end of the device: refused, or their addresses are wrapped.
 
 use emmclab_device::Command;
 use emmclab_trace::{Bytes, Error, Kind, Nanos, Request, Result, SECTOR_BYTES};
 
-/// Makes commands of requests, and counts them.
+/// Creates commands from requests, and counts them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Placed {
-    /// Sectors of what takes the commands.
+    /// Number of sectors that commands can address.
     capacity: u64,
     wrap: bool,
-    /// Commands so far, and how many of them have a wrapped address.
+    /// Number of commands so far, and of those with a wrapped address.
     pub kept: u64,
     pub wrapped: u64,
 }
 
 impl Placed {
-    /// For `capacity` sectors; requests beyond them are wrapped, or refused.
+    /// For `capacity` sectors. Requests beyond them are wrapped if `wrap`, else refused.
     pub fn new(capacity: u64, wrap: bool) -> Self {
         Self { capacity, wrap, kept: 0, wrapped: 0 }
     }
 
-    /// The command that a request becomes, which comes at `arrival` in simulated time.
+    /// The command for a request that arrives at `arrival` in simulated time.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "once for each request, whose fields are in registers")]
     pub fn command(&mut self, request: &Request, arrival: Nanos) -> Result<Command> {
-        // Counted first, so that an error of a request names it.
+        // Counted first, so that an error has the number of its request.
         self.kept += 1;
         let (mut sector, mut sectors) = (request.sector.0, request.sectors);
         if !fits(sector, sectors, self.capacity) {
@@ -35,14 +35,14 @@ impl Placed {
     }
 }
 
-/// Whether a request lies within `capacity` sectors.
+/// Whether a request is within `capacity` sectors.
 #[inline]
 fn fits(sector: u64, sectors: u32, capacity: u64) -> bool {
     sector.saturating_add(u64::from(sectors)) <= capacity
 }
 
-/// The address and length of a request on a device of `capacity` sectors. One that does not fit is wrapped: its
-/// address modulo the capacity, moved down where its end would lie beyond.
+/// The address and length of a request on a device of `capacity` sectors. A request that does not fit is wrapped: its address is taken
+/// modulo the capacity, and moved down if its end is still beyond.
 #[inline(never)]
 pub(crate) fn place(sector: u64, sectors: u32, capacity: u64, wrap: bool) -> Result<(u64, u32)> {
     if fits(sector, sectors, capacity) {

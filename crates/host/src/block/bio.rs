@@ -1,4 +1,4 @@
-//! A bio: a run of sectors that was submitted as one, and what its completion brings.
+//! A bio: a run of sectors that is submitted as one, and the state for its completion.
 
 use emmclab_base::{BlockNote, Flags, Op, Role};
 
@@ -6,10 +6,10 @@ use crate::operation::FileClass;
 use crate::request::Cause;
 use crate::task::TaskId;
 
-/// No index.
+/// Marks a missing index.
 pub(crate) const NONE: u32 = u32::MAX;
 
-/// Names a bio as long as it is in progress.
+/// Identifies a bio while it is in progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BioId {
     pub(super) slot: u32,
@@ -17,25 +17,25 @@ pub(crate) struct BioId {
 }
 
 impl BioId {
-    /// Names none.
+    /// Identifies no bio.
     pub const NONE: Self = Self { slot: NONE, generation: 0 };
 }
 
-/// The roles of a bio's blocks.
+/// The kind of a bio's contents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Content {
-    /// Pages of a file, from this one on.
+    /// Pages of a file, starting with `page`.
     Pages { inode: u32, page: u32 },
-    /// Blocks of the file system; it asks whether they are complete.
+    /// Blocks of the file system, which itself checks whether they are complete.
     Blocks,
 }
 
-/// The bio that is submitted.
+/// A bio to be submitted.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BioRequest {
     pub op: Op,
     pub flags: Flags,
-    /// First sector of the mount.
+    /// First sector, relative to the mount.
     pub sector: u64,
     pub sectors: u32,
     pub mount: u16,
@@ -80,7 +80,7 @@ impl BioRequest {
         Self { op: Op::Flush, flags: Flags::SYNC, ..read }
     }
 
-    /// Sectors that are no longer needed.
+    /// Discards sectors that are no longer needed.
     pub fn discard(mount: u16, sector: u64, sectors: u32, cause: Cause) -> Self {
         let read = Self::read(mount, sector, sectors, cause);
         Self { op: Op::Discard, flags: Flags::empty(), ..read }
@@ -92,9 +92,9 @@ impl BioRequest {
 pub(super) struct Bio {
     pub asked: BioRequest,
     pub generation: u32,
-    /// Tasks that await it.
+    /// Tasks that wait for it.
     pub waiters: Vec<TaskId>,
-    /// The request that it is a part of.
+    /// The request that it belongs to.
     pub request: u32,
     /// The bio after it in the request.
     pub next: u32,

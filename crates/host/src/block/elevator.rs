@@ -1,15 +1,15 @@
-//! The elevator: the order in which waiting requests go to the device. The requests are few (`nr_requests`), so they are searched one by
-//! one.
+//! The elevator: the order in which waiting requests are issued to the device. There are few requests (`nr_requests`), so a linear search
+//! is used.
 
 use crate::config::Elevator as Kind;
 use crate::request::BlockRequestId;
 
-/// Requests of one kind in a row before the other kind has its turn.
+/// Most requests of one kind in a row while requests of the other kind wait.
 const BATCH: u32 = 16;
-/// Batches that may go before one that is held back.
+/// Most batches of preferred requests that are issued while others wait.
 const STARVED: u32 = 2;
 
-/// A request that waits.
+/// A waiting request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Waiting {
     pub request: u32,
@@ -20,17 +20,17 @@ pub(super) struct Waiting {
     pub sync: bool,
 }
 
-/// The requests that wait, and where the last one was.
+/// The waiting requests, and the position after the last issued one.
 #[derive(Debug)]
 pub(super) struct Elevator {
     kind: Kind,
     waiting: Vec<Waiting>,
-    /// The end of the last request, for the order by address.
+    /// End of the last issued request, for the order by address.
     position: u64,
-    /// Whether the batch is one of preferred requests, and how many of it are left.
+    /// Whether the current batch is one of preferred requests, and how many more it may issue.
     preferred: bool,
     left: u32,
-    /// Batches of preferred requests while others waited.
+    /// Number of consecutive batches of preferred requests while others waited.
     starving: u32,
 }
 
@@ -47,13 +47,13 @@ impl Elevator {
         self.waiting.push(waiting);
     }
 
-    /// The request that a run follows (true) or precedes, among those that `accepts` it.
+    /// Finds a waiting request that `accepts` allows and that is adjacent to a run: the run is after it (true) or before it.
     pub fn adjacent(&self, sector: u64, end: u64, accepts: impl Fn(u32) -> bool) -> Option<(u32, bool)> {
         let near = |one: &&Waiting| (one.end == sector || one.sector == end) && accepts(one.request);
         self.waiting.iter().find(near).map(|one| (one.request, one.end == sector))
     }
 
-    /// A request has another range now.
+    /// Sets the new range of a request that was merged with another.
     pub fn grow(&mut self, request: u32, sector: u64, end: u64) {
         if let Some(found) = self.waiting.iter_mut().find(|one| one.request == request) {
             (found.sector, found.end) = (sector, end);
@@ -68,7 +68,7 @@ impl Elevator {
         }
     }
 
-    /// Takes the request that goes next.
+    /// Removes and returns the request that is issued next.
     pub fn take(&mut self) -> Option<u32> {
         let at = if self.kind == Kind::None { self.oldest()? } else { self.by_address()? };
         let taken = self.waiting.swap_remove(at);
@@ -80,14 +80,14 @@ impl Elevator {
         (0..self.waiting.len()).min_by_key(|at| self.waiting[*at].id)
     }
 
-    /// The next one upwards from the last one, else the lowest, of the kind whose turn it is.
+    /// The next request in ascending order of address from the last one, or else the lowest, of the kind whose turn it is.
     fn by_address(&mut self) -> Option<usize> {
         let some = |preferred| self.waiting.iter().any(|one| self.is_preferred(one) == preferred);
         let (preferred, others) = (some(true), some(false));
         if !preferred && !others {
             return None;
         }
-        // CFQ: a synchronous request ends the turn of others, which have had one of them at least (`cfq_should_preempt`).
+        // CFQ: a synchronous request ends the batch of others, after at least one of them (`cfq_should_preempt`).
         let preempted = self.kind == Kind::Cfq && preferred && !self.preferred && self.left < BATCH;
         if self.left == 0 || preempted || !some(self.preferred) {
             self.preferred = preferred && !(others && self.starving >= STARVED);
@@ -108,7 +108,7 @@ impl Elevator {
 mod tests {
     use super::*;
 
-    /// Requests 0 to `others` that no task waits for, in front of those that come.
+    /// An elevator with `others` asynchronous requests, numbered from 0.
     fn elevator(kind: Kind, others: u32) -> Elevator {
         let mut elevator = Elevator::new(kind);
         (0..others).for_each(|request| elevator.insert(waiting(request, false)));

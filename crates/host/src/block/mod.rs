@@ -1,7 +1,7 @@
-//! The block layer: bios are merged into requests, requests wait for a free one of their number, then for the device.
+//! The block layer: bios are merged into requests; a request waits for a free one of `nr_requests`, then for the device.
 //!
-//! A step of a task is a plug: its bios are merged with each other before they are merged with what waits. Synchronous requests (reads
-//! and writes that a task waits for) and others have a pool of requests each.
+//! Each step of a task has a plug: its bios are merged with each other before they are merged with waiting requests. Synchronous requests
+//! (reads, and writes that a task waits for) and asynchronous ones have separate pools of requests.
 
 mod bio;
 mod elevator;
@@ -20,20 +20,20 @@ pub(crate) use bio::{BioId, BioRequest, Content, NONE};
 use bio::Bio;
 use elevator::{Elevator, Waiting};
 
-/// Requests of one plug that a bio is compared with.
+/// Number of requests of a plug that a bio is compared with.
 const PLUG_SEARCH: usize = 16;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// In the plug, or held back by the limit.
+    /// In the plug, or held back by `nr_requests`.
     Held,
-    /// In the elevator, or behind a barrier.
+    /// In the elevator, or after a barrier that is not complete.
     Waiting,
     /// At the device.
     Issued,
 }
 
-/// A request: a chain of bios whose sectors follow each other.
+/// A request: a chain of bios with contiguous sectors.
 #[derive(Debug)]
 struct Entry {
     id: BlockRequestId,
@@ -45,15 +45,15 @@ struct Entry {
     sectors: u32,
     arrival: Nanos,
     state: State,
-    /// The pool that it is of: 0 for synchronous requests, 1 for others.
+    /// Its pool: 0 for synchronous requests, 1 for others.
     pool: u8,
-    /// Whether it goes alone, after all before it and before all after it.
+    /// Whether it is issued alone: after all earlier requests are complete, and before all later ones.
     drain: bool,
 }
 
 /// A request that is complete.
 pub(crate) struct Completed {
-    /// Its number; `None` if it was no command.
+    /// Its number; `None` if it was not sent to the device.
     id: Option<BlockRequestId>,
     bio: u32,
 }
@@ -66,15 +66,15 @@ pub(crate) struct Queue {
     entries: Vec<Entry>,
     free_entries: Vec<u32>,
     plug: Vec<u32>,
-    /// Held back by the limit, by pool.
+    /// Requests held back by the limit, by pool.
     held: [VecDeque<u32>; 2],
-    /// Requests that are admitted and not complete, by pool.
+    /// Number of requests that are admitted and not complete, by pool.
     admitted: [u32; 2],
     elevator: Elevator,
-    /// A barrier, and what came after it.
+    /// Waiting barriers, and the requests that arrived after the first of them.
     behind: VecDeque<u32>,
     draining: bool,
-    /// Numbers of the requests at the device.
+    /// Numbers of the requests at the device, each with its index in `entries`.
     issued: Vec<(BlockRequestId, u32)>,
     next_id: u64,
     limit: u32,
@@ -83,11 +83,11 @@ pub(crate) struct Queue {
     barrier: Barrier,
     /// First sector of each mount.
     bases: Vec<u64>,
-    /// Tasks that wait until more can be submitted in the background.
+    /// Tasks that wait for room for background requests.
     background: Vec<TaskId>,
-    /// Drains without a command that are through.
+    /// Flush barriers whose earlier requests are complete; they are not sent to the device.
     drained: Vec<u32>,
-    /// Writes at the device, since when there are any, and how long there were some before that.
+    /// Number of writes at the device; since when there has been at least one; total time of earlier such periods.
     writes: u32,
     writing_since: Nanos,
     written_for: Nanos,
@@ -121,12 +121,12 @@ impl Queue {
         }
     }
 
-    /// The most sectors that a bio may have.
+    /// The most sectors of a bio.
     pub fn max_sectors(&self) -> u32 {
         self.max_sectors
     }
 
-    /// The sector of the device of a sector of a mount.
+    /// Converts a sector of a mount to a sector of the device.
     pub fn device_sector(&self, mount: u16, sector: u64) -> u64 {
         self.bases[usize::from(mount)] + sector
     }
@@ -181,12 +181,12 @@ impl Queue {
         id
     }
 
-    /// Whether a bio is still in progress.
+    /// Whether a bio is in progress.
     pub fn in_flight(&self, id: BioId) -> bool {
         self.bios.get(id.slot as usize).is_some_and(|bio| bio.generation == id.generation)
     }
 
-    /// Makes a task await a bio, where it is still in progress: whether it is.
+    /// Makes a task wait for a bio if that is still in progress; returns whether it is.
     pub fn await_bio(&mut self, id: BioId, task: TaskId, tasks: &mut Tasks) -> bool {
         if !self.in_flight(id) {
             return false;
@@ -197,7 +197,7 @@ impl Queue {
         true
     }
 
-    /// Whether requests in the background find room; else the task awaits that an eighth of them is free.
+    /// Returns whether there is room for background requests. If not, the task waits until an eighth of their pool is free.
     pub fn await_room(&mut self, task: TaskId, tasks: &mut Tasks) -> bool {
         if self.admitted[1] + (self.held[1].len() + self.plug.len()) as u32 >= self.limit {
             self.background.push(task);
@@ -207,7 +207,7 @@ impl Queue {
         true
     }
 
-    /// Ends a step: what is in the plug goes to the elevator as far as the limit allows. How many requests those are.
+    /// Ends a step: moves the requests of the plug to the elevator, as far as the limit allows. Returns their number.
     pub fn unplug(&mut self, tasks: &mut Tasks, now: Nanos) -> u64 {
         let requests = self.plug.len() as u64;
         let mut plug = std::mem::take(&mut self.plug);
@@ -224,7 +224,7 @@ impl Queue {
     fn admit(&mut self, tasks: &mut Tasks, now: Nanos) {
         for pool in 0..2 {
             while let Some(&request) = self.held[pool].front() {
-                // A merge needs no request.
+                // A merged request does not count for the limit.
                 if self.behind.is_empty()
                     && !self.entries[request as usize].drain
                     && self.merge(request, tasks, now)
@@ -253,7 +253,7 @@ impl Queue {
         self.open_barriers();
     }
 
-    /// Tells the waiters of a chain of bios that the limit no longer holds it back.
+    /// Notifies the tasks that wait for a chain of bios that the limit no longer holds it back.
     fn tell_admitted(&self, first: u32, tasks: &mut Tasks, now: Nanos) {
         let mut at = first;
         while at != NONE {
@@ -279,7 +279,7 @@ impl Queue {
         });
     }
 
-    /// Lets the next barrier through where all before it is complete, and what is after it after that.
+    /// Issues the next barrier if all earlier requests are complete, and the requests after it once it is complete.
     fn open_barriers(&mut self) {
         loop {
             if self.draining {
@@ -311,7 +311,8 @@ impl Queue {
             && !other.drain
     }
 
-    /// Whether a run of sectors may be a part of the request: equal operation, mount, class of contents, no order asked for.
+    /// Whether a run of sectors can become part of the request: equal operation, mount and class, no flags that demand an order, and not
+    /// too long.
     fn fits(&self, entry: &Entry, asked: &BioRequest, sectors: u32) -> bool {
         let first = &self.bios[entry.first as usize].asked;
         entry.op == asked.op
@@ -323,7 +324,7 @@ impl Queue {
             && first.class == asked.class
     }
 
-    /// Makes a bio a part of a request in the plug.
+    /// Merges a bio into a request in the plug, if possible; returns whether it did.
     fn merge_bio(&mut self, request: u32, bio: u32) -> bool {
         let asked = self.bios[bio as usize].asked;
         let entry = &self.entries[request as usize];
@@ -347,7 +348,7 @@ impl Queue {
         true
     }
 
-    /// Makes a request a part of one that waits in the elevator.
+    /// Merges a request into one in the elevator, if possible; returns whether it did.
     fn merge(&mut self, request: u32, tasks: &mut Tasks, now: Nanos) -> bool {
         let entry = &self.entries[request as usize];
         if !entry.op.has_data() || entry.flags.intersects(Flags::FUA | Flags::PREFLUSH) {
@@ -385,7 +386,7 @@ impl Queue {
         true
     }
 
-    /// Appends what goes to the device now.
+    /// Appends the requests that are issued to the device now.
     pub fn dispatch(&mut self, now: Nanos, out: &mut BlockRequests) {
         while self.issued.len() < self.depth
             && let Some(request) = self.elevator.take()
@@ -421,7 +422,7 @@ impl Queue {
         }
     }
 
-    /// Takes a request off the device; `None` if it is not there.
+    /// Removes a completed request from the device; `None` if it is not there.
     pub fn complete(&mut self, id: BlockRequestId, tasks: &mut Tasks, now: Nanos) -> Option<Completed> {
         let at = self.issued.iter().position(|(issued, _)| *issued == id)?;
         let (_, request) = self.issued.swap_remove(at);
@@ -434,12 +435,12 @@ impl Queue {
         Some(self.take_off(request, tasks, now))
     }
 
-    /// How long the device has had a write, up to the last time that it had none.
+    /// Total time in which the device had at least one write, without the present such period.
     pub fn written_for(&self) -> Nanos {
         self.written_for
     }
 
-    /// Takes a drain without a command that is through.
+    /// Removes and returns a flush barrier that is complete, if there is one.
     pub fn drained(&mut self, tasks: &mut Tasks, now: Nanos) -> Option<Completed> {
         let request = self.drained.pop()?;
         Some(Completed { id: None, ..self.take_off(request, tasks, now) })
@@ -462,7 +463,7 @@ impl Queue {
         Completed { id: Some(id), bio }
     }
 
-    /// The next bio of a request that is complete; its waiters are told.
+    /// Returns the next bio of a completed request, and wakes the tasks that wait for it; `None` after the last one.
     pub fn next_bio(&mut self, completed: &mut Completed, tasks: &mut Tasks) -> Option<BioRequest> {
         if completed.bio == NONE {
             return None;

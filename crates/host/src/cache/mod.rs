@@ -1,4 +1,4 @@
-//! The page cache: pages of files in memory, clean ones in the order of their last use.
+//! The page cache: pages of files in memory; clean pages are kept in the order of their last use.
 
 mod readahead;
 mod tree;
@@ -15,19 +15,19 @@ pub(crate) use readahead::ReadAhead;
 
 use tree::{PageTree, Tag};
 
-/// Sectors of a page.
+/// Sectors per page.
 pub(crate) const PAGE_SECTORS: u64 = 8;
-/// Bytes of a page.
+/// Bytes per page.
 pub(crate) const PAGE_BYTES: u64 = 4096;
 
 const DIRTY: u8 = 1;
 const WRITEBACK: u8 = 1 << 1;
 const READING: u8 = 1 << 2;
-/// Space on the device is set aside for it, and not chosen yet.
+/// Space on the device is reserved for the page, but not allocated yet (delayed allocation).
 const DELAYED: u8 = 1 << 3;
-/// Its use reads the next window ahead.
+/// Using the page starts the read of the next readahead window.
 const MARKER: u8 = 1 << 4;
-/// States of a page that may not be evicted.
+/// States in which a page must not be evicted.
 const BUSY: u8 = DIRTY | WRITEBACK | READING;
 
 #[derive(Debug)]
@@ -40,7 +40,7 @@ struct Page {
     bio: BioId,
 }
 
-/// A file as the cache knows it.
+/// A file in the cache.
 #[derive(Debug)]
 pub(crate) struct Inode {
     pub mount: u16,
@@ -48,16 +48,16 @@ pub(crate) struct Inode {
     pub class: FileClass,
     /// Length in bytes.
     pub size: u64,
-    /// Length when all writes in progress have ended.
+    /// Length after all writes in progress.
     pub end: u64,
     pub opens: u32,
-    /// Operations in progress on it.
+    /// Number of operations in progress on it.
     pub uses: u32,
-    /// Whether a path names it.
+    /// Whether it has a path.
     pub linked: bool,
-    /// Whether it is being made.
+    /// Whether it is being created.
     pub making: bool,
-    /// The task that changes it.
+    /// The task that holds the lock for changes.
     pub lock: Option<TaskId>,
     pub ahead: ReadAhead,
     pages: PageTree,
@@ -66,12 +66,12 @@ pub(crate) struct Inode {
     dirtied: Nanos,
 }
 
-/// How a page is found.
+/// The result of looking up a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Found {
     Missing,
     Reading(BioId),
-    /// It is there, and whether its use reads the next window.
+    /// In memory; true if its use starts the read of the next window.
     Present(bool),
 }
 
@@ -82,16 +82,16 @@ pub(crate) struct Cache {
     free: Vec<u32>,
     inodes: Vec<Inode>,
     free_inodes: Vec<u32>,
-    /// Clean pages: the one used last, and the one to evict next.
+    /// Ends of the list of clean pages: the most recently used one, and the next one to evict.
     newest: u32,
     oldest: u32,
     capacity: u64,
     resident: u64,
     dirty: u64,
     writeback: u64,
-    /// Files with dirty pages, by the time when the first of them was made dirty.
+    /// Files with dirty pages, by the time at which the first of them became dirty.
     dirty_inodes: BTreeSet<(Nanos, u32)>,
-    /// Files with pages on their way to the device.
+    /// Files with pages that are being written.
     writing_inodes: BTreeSet<u32>,
 }
 
@@ -113,7 +113,7 @@ impl Cache {
         }
     }
 
-    /// A new file.
+    /// Adds a new file; returns its number.
     pub fn add_inode(&mut self, mount: u16, folder: FolderId, class: FileClass) -> u32 {
         let inode = Inode {
             mount,
@@ -140,7 +140,7 @@ impl Cache {
         self.inodes.len() as u32 - 1
     }
 
-    /// A file is gone; it has no pages.
+    /// Removes a file that has no pages left.
     pub fn remove_inode(&mut self, inode: u32) {
         self.free_inodes.push(inode);
     }
@@ -153,22 +153,22 @@ impl Cache {
         &mut self.inodes[inode as usize]
     }
 
-    /// Pages that are dirty or on their way to the device.
+    /// Number of pages that are dirty or being written.
     pub fn unwritten(&self) -> u64 {
         self.dirty + self.writeback
     }
 
-    /// Dirty pages.
+    /// Number of dirty pages.
     pub fn dirty(&self) -> u64 {
         self.dirty
     }
 
-    /// The files with dirty pages of before `until`, the oldest ones first.
+    /// The files whose first page became dirty at or before `until`, oldest first.
     pub fn dirty_before(&self, until: Nanos, out: &mut VecDeque<u32>) {
         out.extend(self.dirty_inodes.iter().take_while(|(at, _)| *at <= until).map(|(_, inode)| *inode));
     }
 
-    /// The files with pages that are dirty or on their way to the device.
+    /// The files with pages that are dirty or being written.
     pub fn unwritten_files(&self, out: &mut VecDeque<u32>) {
         self.dirty_before(Nanos::MAX, out);
         out.extend(&self.writing_inodes);
@@ -179,7 +179,7 @@ impl Cache {
         self.dirty_inodes.first().map(|(at, _)| *at)
     }
 
-    /// Looks a page up, and makes it the one used last.
+    /// Looks up a page, and marks it as most recently used.
     pub fn find(&mut self, inode: u32, index: u32) -> Found {
         let Some(slot) = self.inodes[inode as usize].pages.get(index) else { return Found::Missing };
         let page = &mut self.pages[slot as usize];
@@ -195,18 +195,18 @@ impl Cache {
         Found::Present(marker)
     }
 
-    /// Whether a page is in memory, or will be.
+    /// Whether a page is in memory or being read.
     pub fn has(&self, inode: u32, index: u32) -> bool {
         self.inodes[inode as usize].pages.get(index).is_some()
     }
 
-    /// Whether a page is dirty without a place on the device.
+    /// Whether a page is dirty and has no allocated block on the device.
     pub fn is_delayed(&self, inode: u32, index: u32) -> bool {
         let slot = self.inodes[inode as usize].pages.get(index);
         slot.is_some_and(|slot| self.pages[slot as usize].state & DELAYED != 0)
     }
 
-    /// Enters a page that is being read, or that is all zeros.
+    /// Inserts a page that is being read, or that is all zeros.
     pub fn insert(&mut self, inode: u32, index: u32, reading: Option<BioId>) {
         if self.resident >= self.capacity && self.oldest != NONE {
             self.evict(self.oldest);
@@ -228,14 +228,14 @@ impl Cache {
         }
     }
 
-    /// The use of this page, if it is in memory, reads the next window.
+    /// Marks a page, if it is in memory, so that its use starts the read of the next window.
     pub fn mark(&mut self, inode: u32, index: u32) {
         if let Some(slot) = self.inodes[inode as usize].pages.get(index) {
             self.pages[slot as usize].state |= MARKER;
         }
     }
 
-    /// Makes a page dirty that is in memory; `delayed` where it has no place on the device. Whether it is newly delayed.
+    /// Marks a page in memory as dirty, and as delayed if it has no allocated block. Returns whether it is newly delayed.
     pub fn dirty_page(&mut self, inode: u32, index: u32, delayed: bool, now: Nanos) -> bool {
         let Some(slot) = self.inodes[inode as usize].pages.get(index) else { return false };
         let state = self.pages[slot as usize].state;
@@ -258,13 +258,13 @@ impl Cache {
         newly
     }
 
-    /// The first dirty page from this one on.
+    /// The first dirty page with at least this index.
     pub fn next_dirty(&self, inode: u32, from: u32) -> Option<u32> {
         let file = &self.inodes[inode as usize];
         if file.dirty == 0 { None } else { file.pages.next_tagged(from, Tag::Dirty) }
     }
 
-    /// The first dirty page that has no place on the device.
+    /// The first dirty page without an allocated block on the device.
     pub fn next_delayed(&self, inode: u32) -> Option<u32> {
         let mut at = 0;
         while let Some(page) = self.next_dirty(inode, at) {
@@ -276,13 +276,13 @@ impl Cache {
         None
     }
 
-    /// Whether a page is dirty and not on its way to the device.
+    /// Whether a page is dirty and not being written.
     pub fn is_writable(&self, inode: u32, index: u32) -> bool {
         let slot = self.inodes[inode as usize].pages.get(index);
         slot.is_some_and(|slot| self.pages[slot as usize].state & (DIRTY | WRITEBACK) == DIRTY)
     }
 
-    /// A dirty page goes to the device with this bio.
+    /// Marks a dirty page as being written by this bio.
     pub fn begin_write(&mut self, inode: u32, index: u32, bio: BioId) {
         let Some(slot) = self.inodes[inode as usize].pages.get(index) else { return };
         let page = &mut self.pages[slot as usize];
@@ -303,7 +303,7 @@ impl Cache {
         }
     }
 
-    /// The pages of a bio are complete.
+    /// Marks the pages of a completed bio as written or read.
     pub fn complete(&mut self, inode: u32, first: u32, pages: u32, written: bool) {
         for index in first..first + pages {
             let Some(slot) = self.inodes[inode as usize].pages.get(index) else { continue };
@@ -325,7 +325,7 @@ impl Cache {
         }
     }
 
-    /// Bios in progress of the pages from this one on, one after the other.
+    /// Calls `tell` with the bios in progress of the pages from `from` on, one after the other.
     pub fn under_way(&self, inode: u32, from: u32, mut tell: impl FnMut(BioId)) {
         let file = &self.inodes[inode as usize];
         let (mut at, mut last) = (from, BioId::NONE);
@@ -340,7 +340,7 @@ impl Cache {
         }
     }
 
-    /// Bios that write pages of the file.
+    /// Calls `tell` with the bios that write pages of the file.
     pub fn writing(&self, inode: u32, mut tell: impl FnMut(BioId)) {
         let file = &self.inodes[inode as usize];
         if file.writeback == 0 {
@@ -358,7 +358,7 @@ impl Cache {
         }
     }
 
-    /// Drops the pages from this one on; none of them is in progress. Gives how many were delayed.
+    /// Drops the pages from `from` on; none of them may be in progress. Returns how many were delayed.
     pub fn truncate(&mut self, inode: u32, from: u32) -> u64 {
         let (mut at, mut delayed) = (from, 0);
         while let Some((index, slot)) = self.inodes[inode as usize].pages.next(at) {

@@ -1,11 +1,11 @@
-//! The window of read-ahead of a file, as `mm/readahead.c` moves it.
+//! The readahead window of a file, with the rules of `mm/readahead.c`.
 
 /// The window of pages that are read ahead of use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ReadAhead {
     start: u64,
     size: u64,
-    /// Where this many pages are left of the window, the next one is read.
+    /// The next window is read when this many pages of the window are left.
     left: u64,
     previous: Option<u64>,
 }
@@ -15,13 +15,13 @@ pub(crate) struct ReadAhead {
 pub(crate) struct Window {
     pub first: u64,
     pub pages: u64,
-    /// The page whose use reads the next window.
+    /// The page whose use starts the read of the next window.
     pub marker: Option<u64>,
 }
 
 impl ReadAhead {
-    /// The window for a page that is missing, of which `asked` pages are wanted and `history` ones right before it are in memory. `most`
-    /// pages make the largest window.
+    /// Returns the window to read for a missing page. `asked` pages are wanted from there, `history` pages directly before it are in
+    /// memory, and `most` is the largest window in pages.
     pub fn missing(&mut self, page: u64, asked: u64, history: u64, most: u64) -> Window {
         let sequential =
             page == 0 || self.previous.is_some_and(|previous| page == previous || page == previous + 1);
@@ -32,10 +32,11 @@ impl ReadAhead {
         }
         if !sequential && asked <= most {
             if history <= asked {
-                // A page at random: nothing is known of what follows.
+                // A random page: nothing is known about the following ones.
                 return Window { first: page, pages: asked.max(1), marker: None };
             }
-            // Others have read what lies before it; from the beginning of the file that is a stream.
+            // The pages before it are in memory, which suggests a sequential reader; if they start at the beginning of the file, they count
+            // twice.
             let history = if history >= page { 2 * history } else { history };
             (self.start, self.size, self.left) = (page, (history + asked).min(most).max(1), 1);
             return self.window();
@@ -46,8 +47,8 @@ impl ReadAhead {
         self.window()
     }
 
-    /// The next window, since a marked page was reached. Where the mark is not that of the last window, since reads of several places take
-    /// turns, the window begins at the first page after it that is missing.
+    /// Returns the next window after a marked page was used. If the mark belongs to an older window, as with interleaved readers, the
+    /// window starts at `missing`, the first missing page after it.
     pub fn marked(&mut self, page: u64, missing: u64, most: u64) -> Window {
         if page == self.start + self.size - self.left {
             return self.next(most);
@@ -64,7 +65,7 @@ impl ReadAhead {
         self.window()
     }
 
-    /// A page was used.
+    /// Records the use of a page.
     pub fn used(&mut self, page: u64) {
         self.previous = Some(page);
     }

@@ -67,7 +67,7 @@ impl PageTree {
         }
     }
 
-    /// The first page with this tag at or after a page.
+    /// The first page with this tag, at or after `from`.
     pub fn next_tagged(&self, from: u32, tag: Tag) -> Option<u32> {
         let (first, mut at) = split(from);
         for (number, chunk) in self.chunks.iter().enumerate().skip(first) {
@@ -85,7 +85,7 @@ impl PageTree {
         None
     }
 
-    /// The first cached page at or after a page, with its slot.
+    /// The first cached page at or after `from`, with its slot.
     pub fn next(&self, from: u32) -> Option<(u32, u32)> {
         let (first, mut at) = split(from);
         for (number, chunk) in self.chunks.iter().enumerate().skip(first) {

@@ -1,5 +1,4 @@
-//! Blocks of a file system in memory: whether they have to be written home, and in a file system with a journal the transaction that holds
-//! them.
+//! Metadata blocks in memory: whether they have to be written in place, and with a journal, the last transaction that logged them.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -16,7 +15,7 @@ use crate::task::TaskId;
 #[derive(Clone, Copy, Debug)]
 struct Buffer {
     role: Role,
-    /// Its read or its write home in progress, and its copy on the way to the journal.
+    /// Its read or its write in place, and its write to the journal, while they are in progress.
     home: BioId,
     copy: BioId,
     /// The last transaction that logged it; 0 for none.
@@ -29,14 +28,14 @@ impl Buffer {
     }
 }
 
-/// The blocks that were read or written; they stay in memory.
+/// The metadata blocks that were read or written; they are never evicted.
 #[derive(Debug)]
 pub(super) struct Buffers {
     mount: u16,
-    /// Sectors of a block.
+    /// Sectors per block.
     sectors: u32,
     blocks: FxHashMap<u64, Buffer>,
-    /// Blocks whose last transaction is committed and that are not home yet, since when.
+    /// Blocks that have to be written in place, and since when. With a journal, these are blocks whose last transaction is committed.
     dirty: BTreeMap<u64, Nanos>,
 }
 
@@ -49,8 +48,8 @@ impl Buffers {
         block * u64::from(self.sectors)
     }
 
-    /// Reads a block unless it is in memory, and lets the task await what is in progress of it, during which it must not change. Whether
-    /// there is nothing to await.
+    /// Reads a block unless it is in memory, and makes the task wait for its reads and writes in progress, during which it must not change.
+    /// Returns whether there is nothing to wait for.
     pub fn make_ready(&mut self, core: &mut Core, task: TaskId, block: u64) -> bool {
         if let Some(buffer) = self.blocks.get(&block) {
             let home = core.await_bio(buffer.home, task);
@@ -64,24 +63,24 @@ impl Buffers {
         false
     }
 
-    /// A new block, or one whose contents are known without a read.
+    /// Adds a new block, or one whose contents are known without a read.
     pub fn add(&mut self, block: u64, role: Role) {
         self.blocks.entry(block).or_insert(Buffer::new(role));
     }
 
-    /// A block was freed: whether a transaction had logged it.
+    /// Removes a freed block; returns whether a transaction had logged it.
     pub fn forget(&mut self, block: u64) -> bool {
         self.dirty.remove(&block);
         self.blocks.remove(&block).is_some_and(|buffer| buffer.transaction != 0)
     }
 
-    /// The block is changed, and may be written home at any time.
+    /// Marks a block as changed; it may be written in place at any time.
     pub fn change(&mut self, block: u64, role: Role, now: Nanos) {
         self.blocks.entry(block).or_insert(Buffer::new(role)).role = role;
         self.dirty.entry(block).or_insert(now);
     }
 
-    /// A transaction changes the block. Whether it did not hold it before.
+    /// Records that a transaction changes the block; returns whether the block is new in that transaction.
     pub fn log(&mut self, block: u64, role: Role, transaction: u32) -> bool {
         let buffer = self.blocks.entry(block).or_insert(Buffer::new(role));
         buffer.role = role;
@@ -93,21 +92,21 @@ impl Buffers {
         true
     }
 
-    /// The block goes to the journal with this bio.
+    /// Records the bio that writes the block to the journal.
     pub fn copied(&mut self, block: u64, bio: BioId) {
         if let Some(buffer) = self.blocks.get_mut(&block) {
             buffer.copy = bio;
         }
     }
 
-    /// A transaction is committed: the block is to be written home, unless a later one holds it, too.
+    /// After the commit of a transaction, marks the block as to be written in place, unless a later transaction has logged it too.
     pub fn committed(&mut self, block: u64, transaction: u32, now: Nanos) {
         if self.blocks.get(&block).is_some_and(|buffer| buffer.transaction == transaction) {
             self.dirty.insert(block, now);
         }
     }
 
-    /// Whether the journal still needs the block's copy of this transaction.
+    /// Whether the log must still keep the copy of the block from this transaction.
     pub fn is_needed(&self, core: &Core, block: u64, transaction: u32) -> bool {
         self.blocks.get(&block).is_some_and(|buffer| {
             buffer.transaction == transaction
@@ -115,16 +114,16 @@ impl Buffers {
         })
     }
 
-    /// Since when the oldest block is dirty.
+    /// When the oldest dirty block became dirty.
     pub fn oldest(&self) -> Option<Nanos> {
         self.dirty.values().min().copied()
     }
 
-    /// Writes one dirty block home.
+    /// Writes one dirty block in place.
     pub fn write_home(&mut self, core: &mut Core, block: u64, cause: Cause, waiter: Option<TaskId>) {
         let sector = self.sector(block);
         let Some(buffer) = self.blocks.get_mut(&block) else { return };
-        // One write of a block at a time.
+        // A block has at most one write in progress.
         if core.queue.in_flight(buffer.home) || self.dirty.remove(&block).is_none() {
             if let Some(task) = waiter {
                 core.await_bio(buffer.home, task);
@@ -143,12 +142,12 @@ impl Buffers {
         }
     }
 
-    /// Writes the blocks home that are dirty since `until` or longer, by address.
+    /// Writes the blocks in place that became dirty at `until` or earlier, in order of address.
     pub fn write_all(&mut self, core: &mut Core, until: Nanos, cause: Cause, waiter: Option<TaskId>) {
         self.write_range(core, 0..u64::MAX, until, cause, waiter);
     }
 
-    /// Writes those of a range home.
+    /// As `write_all`, for a range of blocks.
     pub fn write_range(
         &mut self,
         core: &mut Core,

@@ -1,9 +1,9 @@
-//! FAT32 (`fs/fat`): the two tables and the folders are written in place, without a journal, by sectors. Clusters are taken when a page
-//! is written in memory.
+//! FAT32 (`fs/fat`): the two tables and the folders are written in place, sector by sector, without a journal. Clusters are allocated when
+//! a page is written in memory.
 //!
-//! A sync of a file writes its data, its entry in the folder and all dirty sectors of the tables, then flushes; the sector that counts free
-//! clusters is written back like other data. Names take three entries of
-//! 32 bytes. Not modelled: zeros that fill a folder's new cluster or a file that is lengthened without writing; the time of access.
+//! A sync of a file writes its data, its entry in the folder and all dirty sectors of the tables, then flushes. The sector with the number
+//! of free clusters is written back like other data. Each name takes three entries of 32 bytes. Not modelled: the zeros of a file that is
+//! extended without writing; access times.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -26,22 +26,22 @@ use super::free::FreeBlocks;
 const RESERVED: u64 = 32;
 /// The sector that counts free clusters.
 const INFO: u64 = 1;
-/// Entries of a sector of a table.
+/// Entries per sector of a table.
 const ENTRIES: u64 = 128;
-/// Names of a sector of a folder: three entries of 32 bytes each.
+/// Names per sector of a folder: three entries of 32 bytes each.
 const NAMES: u64 = 5;
-/// Clusters that are left for folders and for the ends of files.
+/// Clusters that are reserved for folders and for the ends of files.
 const MARGIN: u64 = 16;
 
 #[derive(Debug, Default)]
 struct File {
-    /// By page: the page of the partition, less the page.
+    /// Extents by page; the value is the page of the partition minus the page of the file.
     extents: Ranges<i64>,
-    /// Pages that it has; all of them have a place.
+    /// Number of its pages; all of them are allocated.
     pages: u64,
     /// The sector with its name.
     name: u64,
-    /// Since when its times or its length differ from its entry; whether the length does.
+    /// Since when its entry is out of date, and whether that concerns its length.
     changed: Option<(Nanos, bool)>,
 }
 
@@ -58,19 +58,19 @@ pub(super) struct Fat32 {
     mount: u16,
     barrier: bool,
     discard: bool,
-    /// Clusters that are free when their discard is complete.
+    /// Clusters that become free when their discard is complete.
     discarding: Vec<(u64, u64, BioId)>,
-    /// Pages of a cluster.
+    /// Pages per cluster.
     cluster: u64,
-    /// Sectors of a table, and the first page of the first cluster.
+    /// Sectors per table, and the first page of the first cluster.
     table: u64,
     data: u64,
     free: FreeBlocks,
-    /// The cluster after the last one that was taken.
+    /// The cluster after the last allocated one.
     next: u64,
     reserved: u64,
     files: Vec<File>,
-    /// Files whose entries are out of date, by number, since when.
+    /// Files whose entries are out of date, and since when.
     changed: BTreeMap<u32, Nanos>,
     folders: Vec<Folder>,
     buffers: Buffers,
@@ -127,7 +127,7 @@ impl Fat32 {
         &mut self.files[inode as usize]
     }
 
-    /// Makes a folder that exists beforehand known.
+    /// Initialises a folder, which exists from the start, at its first use.
     fn open_folder(&mut self, id: FolderId) {
         let at = id.0 as usize;
         if self.folders.len() <= at {
@@ -141,7 +141,7 @@ impl Fat32 {
         }
     }
 
-    /// Takes the next free cluster.
+    /// Allocates the next free cluster.
     fn take_cluster(&mut self) -> Option<u64> {
         let (cluster, _) = self.free.find(self.next, 1, 1)?;
         self.free.take(cluster, cluster + 1);
@@ -149,7 +149,7 @@ impl Fat32 {
         Some(cluster)
     }
 
-    /// The entries of clusters change, in both tables.
+    /// Marks the entries of clusters as changed, in both tables, and the number of free clusters.
     fn change_table(&mut self, now: Nanos, clusters: Range<u64>) {
         for sector in clusters.start / ENTRIES..=(clusters.end - 1) / ENTRIES {
             for table in 0..2 {
@@ -159,7 +159,7 @@ impl Fat32 {
         self.buffers.change(INFO, Role::Superblock, now);
     }
 
-    /// Gives a file clusters until it has this many pages.
+    /// Allocates clusters for a file until it has this many pages.
     fn lengthen(&mut self, inode: u32, pages: u64, logged: Option<Nanos>) {
         while self.files[inode as usize].pages < pages {
             let Some(cluster) = self.take_cluster() else { return };
@@ -169,7 +169,7 @@ impl Fat32 {
             file.extents.set(first, first + length, place - first as i64);
             file.pages += length;
             if let Some(now) = logged {
-                // The entry of the cluster before points to the new one.
+                // The entry of the previous cluster points to the new one.
                 let before = first.checked_sub(1).and_then(|page| {
                     file.extents.get(page).map(|delta| ((page as i64 + delta) as u64 - self.data) / length)
                 });
@@ -181,7 +181,7 @@ impl Fat32 {
         }
     }
 
-    /// Takes away what a file has beyond this many pages.
+    /// Frees the clusters of a file beyond this many pages.
     fn shorten(&mut self, core: &mut Core, inode: u32, pages: u64) {
         let from = pages.next_multiple_of(self.cluster);
         let file = &mut self.files[inode as usize];
@@ -205,7 +205,7 @@ impl Fat32 {
         }
     }
 
-    /// Clusters whose discard is complete can be used again.
+    /// Frees the clusters whose discard is complete.
     fn reclaim(&mut self, core: &Core) {
         let free = &mut self.free;
         self.discarding.retain(|(from, to, bio)| {
@@ -224,7 +224,7 @@ impl Fat32 {
         self.changed.entry(inode).or_insert(now);
     }
 
-    /// The entry of a file follows its times and its length.
+    /// Marks the folder entry of a file as changed, if its times or its length differ from the entry.
     fn write_entry(&mut self, inode: u32, now: Nanos) {
         self.changed.remove(&inode);
         let file = &mut self.files[inode as usize];
@@ -234,7 +234,7 @@ impl Fat32 {
         }
     }
 
-    /// A place for a new name in a folder.
+    /// Allocates an entry for a new name in a folder; returns its sector.
     fn place_name(&mut self, folder: FolderId, logged: Option<Nanos>) -> u64 {
         self.open_folder(folder);
         let sectors = self.cluster * 8;
@@ -269,7 +269,7 @@ impl Fat32 {
         ready
     }
 
-    /// The sector of the table that the next cluster is looked for in.
+    /// The sector of the table where the search for the next cluster starts.
     fn next_entry(&self) -> u64 {
         RESERVED + self.next / ENTRIES
     }
@@ -281,7 +281,7 @@ impl Fat32 {
         Step::Wait(Wait::SyncCommit)
     }
 
-    /// Writes dirty sectors of the tables, and an entry or all else, then flushes.
+    /// Writes the dirty sectors of the tables and the sector `entry`, or all dirty sectors if `entry` is `None`; then flushes.
     fn sync(&mut self, core: &mut Core, task: TaskId, entry: Option<u64>) -> Step {
         core.tasks[task].part += 1;
         match core.tasks[task].part {
@@ -372,7 +372,7 @@ impl Filesystem for Fat32 {
         let from = core.cache.inode(inode).folder.0 as usize;
         self.folders[from].names = self.folders[from].names.saturating_sub(1);
         self.buffers.change(old, Role::Directory, core.now);
-        // The entry of a file that is replaced is used again.
+        // The entry of a replaced file is reused.
         let new = replaced.map(|replaced| self.files[replaced as usize].name);
         let new = new.unwrap_or_else(|| self.place_name(to, Some(core.now)));
         self.buffers.change(new, Role::Directory, core.now);
@@ -466,7 +466,7 @@ impl Filesystem for Fat32 {
     }
 }
 
-/// The size of clusters that mkfs.fat chooses, in KB, but for small partitions, which have 4 here.
+/// The cluster size that mkfs.fat chooses, in KB; except that small partitions have 4 here.
 fn default_cluster(sectors: u64) -> u32 {
     match sectors >> 21 {
         0..8 => 4,

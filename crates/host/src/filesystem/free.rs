@@ -1,8 +1,8 @@
-//! Free space, by runs of blocks.
+//! Free space, as runs of blocks.
 
 use emmclab_base::Ranges;
 
-/// Runs that a search for a long one looks at before it takes the longest of them.
+/// Most runs that a search for a long run examines in a range, before it takes the longest of them.
 const SEARCH: usize = 256;
 
 /// The free blocks of a file system.
@@ -13,31 +13,31 @@ pub(super) struct FreeBlocks {
 }
 
 impl FreeBlocks {
-    /// How many there are.
+    /// Number of free blocks.
     pub fn len(&self) -> u64 {
         self.blocks
     }
 
-    /// Frees blocks that are not free.
+    /// Adds blocks that are not free.
     pub fn give(&mut self, from: u64, to: u64) {
         self.runs.set(from, to, ());
         self.blocks += to - from;
     }
 
-    /// Takes free blocks.
+    /// Removes blocks that are free.
     pub fn take(&mut self, from: u64, to: u64) {
         self.runs.remove(from, to);
         self.blocks -= to - from;
     }
 
-    /// Takes those of a range that are free.
+    /// Removes the free blocks of a range, which may contain others.
     pub fn take_any(&mut self, from: u64, to: u64) {
         let free: u64 = self.runs.find(from, to).map(|(from, to, ())| to - from).sum();
         self.runs.remove(from, to);
         self.blocks -= free;
     }
 
-    /// How many blocks from this one on are free, at most `most`.
+    /// Number of contiguous free blocks from `block` on, at most `most`.
     pub fn free_at(&self, block: u64, most: u64) -> u64 {
         self.runs
             .find(block, block + most)
@@ -46,8 +46,8 @@ impl FreeBlocks {
             .map_or(0, |(from, to, ())| to - from)
     }
 
-    /// The lowest block in `low..high` of the smallest buddy that holds `want` blocks. Buddies are aligned runs of a power of two, into which
-    /// free runs are cut as far as they go.
+    /// The first block of the smallest buddy in `low..high` that holds `want` blocks; the lowest if there are several. Buddies are aligned
+    /// runs with a power of two of blocks, into which free runs are divided.
     pub fn find_buddy(&self, low: u64, high: u64, want: u64) -> Option<u64> {
         let least = want.next_power_of_two();
         let mut best: Option<(u64, u64)> = None;
@@ -72,8 +72,8 @@ impl FreeBlocks {
         best.map(|(_, at)| at)
     }
 
-    /// A run of `want` blocks that begins at a multiple of `align`, the first one from `goal` on, then from the beginning; where there is
-    /// none, the longest run that was seen, cut to `want`.
+    /// Finds a run of `want` blocks whose first block is a multiple of `align`: the first one from `goal` on, or else from the beginning.
+    /// If there is none, returns the longest run found, without alignment and cut to `want`.
     pub fn find(&self, goal: u64, want: u64, align: u64) -> Option<(u64, u64)> {
         let mut best: Option<(u64, u64)> = None;
         for (low, high) in [(goal, u64::MAX), (0, goal)] {

@@ -1,9 +1,10 @@
-//! A log of segments with node blocks, as F2FS writes it: data and nodes have a head each, nothing is written in place.
+//! A log of segments with node blocks, as in F2FS. Data and nodes are appended at separate heads; nothing is written in place.
 //!
-//! A node block holds the places of the pages of a file; it is written by a sync of the file, which needs no checkpoint: recovery rolls
-//! forward over it. A checkpoint writes what changed in folders, all dirty nodes, the blocks of the address and segment tables that changed, and
-//! its own pack, whose last block has preflush and FUA. It comes every 60 s, with `sync`, with a sync of a folder or of a file that was
-//! renamed, and when cleaned segments are to be used again. Not modelled: writes in place (`ipu_policy` is off), inline data, several temperatures.
+//! A node block contains the addresses of the pages of a file. It is written by a sync of the file, which needs no checkpoint, since
+//! recovery rolls forward over it. A checkpoint writes the changed blocks of folders, all dirty nodes, the changed blocks of the address
+//! and segment tables, and its own pack, whose last block has preflush and FUA. It is written every 60 s, by `sync`, by a sync of a folder
+//! or of a renamed file, and before cleaned segments are used again. Not modelled: writes in place (`ipu_policy` is off), inline data,
+//! several temperatures.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -21,17 +22,17 @@ use crate::task::{Job, Step, TaskId, Work};
 use super::Filesystem;
 use super::segments::{Head, OWN, Segments, place_counted};
 
-/// Places in an inode, and in another node block.
+/// Addresses of pages in an inode, and in any other node block.
 const INODE_PLACES: u64 = 923;
 const NODE_PLACES: u64 = 1018;
-/// Names of a block of a folder.
+/// Names per block of a folder.
 const NAMES: u64 = 214;
-/// Entries of a block of the address table and of the segment table; this many fit into the pack itself.
+/// Entries per block of the address table and of the segment table, and the numbers of them that fit into the pack itself.
 const ADDRESSES: u64 = 455;
 const SEGMENTS: u64 = 55;
 const PACK_ADDRESSES: usize = 38;
 const PACK_SEGMENTS: usize = 6;
-/// Blocks of a pack: two headers, and summaries.
+/// Blocks per pack: two headers, and summaries.
 const PACK: u64 = 5;
 /// Time from one checkpoint to the next (`cp_interval`).
 const INTERVAL: Nanos = Nanos::from_secs(60);
@@ -42,26 +43,26 @@ pub(super) struct Lfs {
     mount: u16,
     barrier: bool,
     log: Segments,
-    /// Pages of the pack's area, the address table and the segment table: where each begins.
+    /// The first pages of the area of the packs, of the address table and of the segment table.
     packs: u64,
     addresses: u64,
     table: u64,
     reserved: u64,
-    /// Nodes that are out of date, by object, since when the oldest is.
+    /// Nodes that are out of date, by object; `dirty_since` is when the first of them became so.
     dirty_nodes: BTreeSet<(u32, u32)>,
     /// Blocks of folders that are out of date.
     dirty_names: BTreeSet<(u32, u32)>,
     dirty_since: Option<Nanos>,
     names: Vec<u64>,
-    /// Files that exist beforehand and were not opened yet.
+    /// Files that exist from the start and were not opened yet.
     unread: BTreeSet<u32>,
     /// Files whose sync needs a checkpoint.
     moved: BTreeSet<u32>,
-    /// Entries of the tables that changed since the last checkpoint: nodes and segments.
+    /// Nodes and segments whose table entries changed since the last checkpoint.
     changed_nodes: BTreeSet<(u32, u32)>,
     changed_segments: BTreeSet<u64>,
     segment_pages: u64,
-    /// Checkpoints begun and ended.
+    /// Number of checkpoints that have begun, and of those that have ended.
     checkpoints: (u64, u64),
     checkpoint_task: Option<TaskId>,
     waiting: Vec<(u64, TaskId)>,
@@ -117,13 +118,13 @@ impl Lfs {
     }
 
     fn dirty_node(&mut self, now: Nanos, object: u32, node: u32) {
-        // What was changed was read.
+        // A changed file counts as read.
         self.unread.remove(&object);
         self.dirty_nodes.insert((object, node));
         self.dirty_since.get_or_insert(now);
     }
 
-    /// A name in a folder changes: its block, and the folder's inode.
+    /// Marks the block of a changed name, and the folder's inode, as dirty.
     fn change_name(&mut self, now: Nanos, folder: FolderId, added: bool) {
         let at = folder.0 as usize;
         if self.names.len() <= at {
@@ -160,7 +161,7 @@ impl Lfs {
         Step::Wait(Wait::SyncCommit)
     }
 
-    /// Makes the task await the end of a checkpoint that begins now or later. Whether it is the first one to ask for it.
+    /// Makes the task wait for the end of a checkpoint that begins now or later. Returns whether this call started the checkpoint.
     fn await_checkpoint(&mut self, core: &mut Core, task: TaskId) -> bool {
         let (begun, _) = self.checkpoints;
         let own = self.request_checkpoint(core);
@@ -189,7 +190,7 @@ impl Lfs {
         false
     }
 
-    /// A block of a table or of the pack, by page of the partition.
+    /// Writes a block of a table or of the pack, by page of the partition.
     fn write_page(&mut self, core: &mut Core, task: TaskId, page: u64, role: Role, flags: Flags) {
         let mut write =
             BioRequest::write(self.mount, page * PAGE_SECTORS, PAGE_SECTORS as u32, role, core.cause(task));
@@ -217,7 +218,7 @@ impl Lfs {
                 }
                 self.dirty_since = None;
                 self.moved.clear();
-                // This checkpoint says what is empty; that may be used again when it is durable.
+                // This checkpoint records which segments are empty; they can be used again once it is durable.
                 self.log.retire();
             }
             1 => {
@@ -282,7 +283,7 @@ impl Lfs {
             0 => {
                 let nodes = self.dirty_nodes.len() as u64 + self.dirty_names.len() as u64;
                 if nodes >= self.segment_pages {
-                    // A checkpoint writes them, so that no room has to be kept for them.
+                    // A checkpoint writes the dirty nodes, so that no room has to be reserved for them.
                     self.await_checkpoint(core, task);
                     core.tasks[task].part = 0;
                 } else if self.log.has_free(nodes) || !self.log.begin_clean(core, task) {
@@ -329,7 +330,7 @@ impl Filesystem for Lfs {
     }
 
     fn lookup(&mut self, core: &mut Core, task: TaskId, inode: u32) -> Step {
-        // The first use reads the inode.
+        // The first use of a file reads its inode.
         if self.unread.remove(&inode)
             && let Some(sector) = self.log.node(inode, 0)
         {
@@ -452,7 +453,7 @@ impl Filesystem for Lfs {
     }
 
     fn free_pages(&self) -> u64 {
-        // Nodes, and blocks of folders, come beside the pages.
+        // Nodes and blocks of folders need room as well.
         let room = self.log.room();
         (room - room / 50).saturating_sub(self.reserved + self.dirty_nodes.len() as u64)
     }

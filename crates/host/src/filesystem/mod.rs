@@ -54,7 +54,7 @@ pub(crate) trait Filesystem {
         replaced: Option<u32>,
     ) -> Step;
 
-    /// The last descriptor of the file was closed.
+    /// Called when the last descriptor of the file was closed.
     fn closed(&mut self, _: u32) {}
 
     /// Whether a file may have holes; otherwise a write beyond the end of the file also fills the gap before it.
@@ -67,7 +67,7 @@ pub(crate) trait Filesystem {
         false
     }
 
-    /// The blocks that have to be read before a write to the file.
+    /// Reads the blocks that are needed before a write to the file.
     fn begin_write(&mut self, core: &mut Core, task: TaskId, inode: u32) -> Step;
 
     /// Called when pages became dirty; `grew` tells whether the file grew.
@@ -81,7 +81,7 @@ pub(crate) trait Filesystem {
         false
     }
 
-    /// The blocks that must be read before dirty pages of the file are allocated.
+    /// Reads the blocks that are needed before dirty pages of the file are allocated.
     fn prepare(&mut self, core: &mut Core, task: TaskId, inode: u32) -> Step;
 
     /// Allocates a run of dirty pages: returns the sector, and how many of the pages fit there.
@@ -118,10 +118,10 @@ pub(crate) trait Filesystem {
     /// The next step of one of its threads.
     fn step(&mut self, core: &mut Core, task: TaskId, job: Job) -> Step;
 
-    /// Since when its metadata blocks that write-back may write are dirty.
+    /// When the oldest dirty metadata block that write-back may write became dirty.
     fn oldest_dirty(&self) -> Option<Nanos>;
 
-    /// Writes back such blocks that have been dirty since `until` or longer.
+    /// Writes back those blocks that became dirty at `until` or earlier.
     fn write_back(&mut self, core: &mut Core, until: Nanos);
 }
 

@@ -1,4 +1,4 @@
-//! A log of segments, for file systems that never write in place: where pages lie, what of a segment is alive, and cleaning.
+//! A log of segments, for file systems that never write in place: addresses of pages, live pages per segment, and cleaning.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -11,16 +11,16 @@ use crate::core::Core;
 use crate::mount::Mount;
 use crate::task::TaskId;
 
-/// The bit of an owner's index that tells nodes from data.
+/// The bit of an owner's index that marks a node.
 const NODE: u32 = 1 << 31;
-/// Segments that stay free beside what one turn of write-back takes: one for each log, and two for cleaning.
+/// Segments that stay free in addition to those for one turn of write-back: one for each head, and two for cleaning.
 const SPARE: u64 = 5;
-/// Sectors of the largest partition, 128 GB: the owner of each page is kept in memory.
+/// Sectors of the largest partition, 128 GB. It is limited because the owner of each page is kept in memory.
 const LARGEST: u64 = 1 << 28;
-/// Pages that are placed between two looks at the free segments.
+/// Pages that are placed between two checks for free segments.
 const TURN: u64 = 1024;
 
-/// The bit of the number of an object that is none of the caller's files: a folder, a checkpoint.
+/// The bit of an object's number that marks an object of the file system itself, such as a folder or a checkpoint.
 pub(super) const OWN: u32 = 1 << 31;
 
 /// The heads of the log.
@@ -28,11 +28,11 @@ pub(super) const OWN: u32 = 1 << 31;
 pub(super) enum Head {
     Data,
     Node,
-    /// The blocks that cleaning moves.
+    /// For the pages that cleaning moves.
     Cold,
 }
 
-/// To whom a page belongs: a page of a file, or a node of it.
+/// The owner of a page of the log: a page of a file, or a node of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Owner {
     inode: u32,
@@ -46,14 +46,14 @@ struct Segment {
     live: u32,
     written: u32,
     open: bool,
-    /// It is empty, and waits until it may be used again.
+    /// Whether it is empty, but not yet available again.
     retired: bool,
 }
 
-/// The log's state of a file.
+/// The pages of a file in the log.
 #[derive(Debug, Default)]
 struct File {
-    /// By page: the page of the log, less the page.
+    /// Extents by page; the value is the page of the log minus the page of the file.
     data: Ranges<i64>,
     nodes: BTreeMap<u32, u64>,
 }
@@ -62,7 +62,7 @@ struct File {
 #[derive(Debug)]
 pub(super) struct Segments {
     mount: u16,
-    /// First page of the log on the partition, pages of a segment.
+    /// First page of the log on the partition, and pages per segment.
     first: u64,
     pages: u64,
     all: Vec<Segment>,
@@ -72,15 +72,15 @@ pub(super) struct Segments {
     files: Vec<File>,
     own: Vec<File>,
     live: u64,
-    /// Whether cleaning found nothing to gain since the last segment was emptied.
+    /// Whether cleaning found no segment worth cleaning since the last segment became empty.
     exhausted: bool,
-    /// The segment that is being cleaned, and what was alive in it.
+    /// The segment that is being cleaned, and its live pages when that began.
     victim: Option<u32>,
     moving: Vec<(u64, Owner)>,
 }
 
 impl Segments {
-    /// A log of segments of `pages` pages from page `first` of the partition on.
+    /// Creates a log of segments of `pages` pages each, from page `first` of the partition on.
     ///
     /// # Errors
     /// For a partition that is too small.
@@ -117,18 +117,18 @@ impl Segments {
         })
     }
 
-    /// How many segments there are.
+    /// Number of segments.
     pub fn len(&self) -> u64 {
         self.all.len() as u64
     }
 
-    /// Pages that may be alive beside those that are, so that cleaning always finds room.
+    /// Number of pages that can be added to the live ones; fewer than the free pages, so that cleaning always finds room.
     pub fn room(&self) -> u64 {
         let kept = 2 * (SPARE + TURN.div_ceil(self.pages)) + self.len() / 20;
         ((self.len() - kept) * self.pages).saturating_sub(self.live)
     }
 
-    /// Whether a turn of write-back, with this many nodes, finds free segments.
+    /// Whether there are enough free segments for a turn of write-back with this many nodes, or cleaning cannot free any.
     pub fn has_free(&self, nodes: u64) -> bool {
         self.exhausted || self.free.len() as u64 >= SPARE + (TURN + nodes).div_ceil(self.pages)
     }
@@ -149,7 +149,7 @@ impl Segments {
         if inode & OWN == 0 { self.files.get(inode as usize) } else { self.own.get((inode & !OWN) as usize) }
     }
 
-    /// Where a page of a file lies: its sector, and how many pages follow each other.
+    /// The sector of a page of a file, and the number of contiguous pages from there on.
     pub fn map(&self, inode: u32, page: u64) -> Option<(u64, u64)> {
         let (from, to, delta) = self.known(inode)?.data.find(page, u64::MAX).next()?;
         (from == page).then(|| (self.sector((page as i64 + delta) as u64), to - from))
@@ -160,7 +160,7 @@ impl Segments {
         (self.first + page) * PAGE_SECTORS
     }
 
-    /// The next pages of a head, at most `count`.
+    /// Allocates the next pages of a head, at most `count`; returns the first page and their number.
     fn append(&mut self, head: Head, count: u64) -> (u64, u64) {
         let open =
             self.heads[head as usize].filter(|at| u64::from(self.all[*at as usize].written) < self.pages);
@@ -184,7 +184,7 @@ impl Segments {
         (from, taken)
     }
 
-    /// A page of the log is no longer needed.
+    /// Marks a page of the log as no longer needed.
     fn drop_page(&mut self, page: u64) {
         self.owners[page as usize] = NOBODY;
         self.all[(page / self.pages) as usize].live -= 1;
@@ -204,7 +204,7 @@ impl Segments {
         }
     }
 
-    /// Appends pages of a file: the sector, and how many of them.
+    /// Appends pages of a file; returns the sector and the number of pages appended.
     pub fn place(&mut self, head: Head, inode: u32, page: u64, count: u64) -> (u64, u64) {
         let (at, taken) = self.append(head, count);
         self.drop_data(inode, page, page + taken);
@@ -215,7 +215,7 @@ impl Segments {
         (self.sector(at), taken)
     }
 
-    /// Appends a node of a file: its sector.
+    /// Appends a node of a file; returns its sector.
     pub fn place_node(&mut self, head: Head, inode: u32, node: u32) -> u64 {
         let (at, _) = self.append(head, 1);
         if let Some(old) = self.file(inode).nodes.insert(node, at) {
@@ -230,13 +230,13 @@ impl Segments {
         self.known(inode)?.nodes.get(&node).map(|page| self.sector(*page))
     }
 
-    /// Forgets the pages of a file from this one on.
+    /// Drops the pages of a file from `page` on.
     pub fn truncate(&mut self, inode: u32, page: u64) {
         self.drop_data(inode, page, u64::MAX);
         self.file(inode).data.remove(page, u64::MAX);
     }
 
-    /// Forgets a file.
+    /// Drops all pages and nodes of a file.
     pub fn remove(&mut self, inode: u32) {
         self.truncate(inode, 0);
         for page in std::mem::take(&mut self.file(inode).nodes).into_values() {
@@ -244,12 +244,12 @@ impl Segments {
         }
     }
 
-    /// A write of a page of the file system's own.
+    /// A write of one of the file system's own pages.
     pub fn own_write(&self, core: &Core, task: TaskId, sector: u64) -> BioRequest {
         BioRequest::write(self.mount, sector, PAGE_SECTORS as u32, Role::Metadata, core.cause(task))
     }
 
-    /// Chooses the segment with the least alive and reads that. False if no segment is worth it.
+    /// Chooses the segment with the fewest live pages and reads those; returns false if no segment is worth cleaning.
     pub fn begin_clean(&mut self, core: &mut Core, task: TaskId) -> bool {
         let full =
             |segment: &Segment| !segment.open && !segment.retired && u64::from(segment.written) == self.pages;
@@ -267,7 +267,7 @@ impl Segments {
             let owner = self.owners[page as usize];
             if owner != NOBODY {
                 self.moving.push((page, owner));
-                // What is in memory needs no read.
+                // Pages in memory need no read.
                 if (owner.index | owner.inode) & NODE == 0 && core.cache.has(owner.inode, owner.index) {
                     continue;
                 }
@@ -281,7 +281,8 @@ impl Segments {
         true
     }
 
-    /// Writes what is still alive in the segment that was read to the cold head; gives the pages of files among it.
+    /// Appends the pages that are still live in the segment that was read to the cold head; returns the data pages among them, as object
+    /// and page.
     pub fn move_live(&mut self, core: &mut Core, task: TaskId) -> Vec<(u32, u64)> {
         let mut moved = Vec::new();
         for (page, owner) in std::mem::take(&mut self.moving) {
@@ -304,7 +305,7 @@ impl Segments {
         moved
     }
 
-    /// Retires the segment that was cleaned, and all others in which nothing is alive; gives their sectors.
+    /// Retires the cleaned segment and all others without live pages; returns their first sectors and lengths.
     pub fn retire(&mut self) -> Vec<(u64, u32)> {
         self.victim = None;
         let mut retired = Vec::new();
@@ -323,7 +324,7 @@ impl Segments {
         retired
     }
 
-    /// Retired segments may be used again.
+    /// Makes retired segments available again.
     pub fn release(&mut self) {
         for (at, segment) in self.all.iter_mut().enumerate() {
             if segment.retired {
@@ -334,7 +335,7 @@ impl Segments {
     }
 }
 
-/// Appends pages of a file to the data head; those that had no place come out of what was set aside.
+/// Appends pages of a file to the data head. Pages that had no address before are taken from the reserved space.
 pub(super) fn place_counted(
     log: &mut Segments,
     reserved: &mut u64,

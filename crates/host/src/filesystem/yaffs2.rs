@@ -1,9 +1,9 @@
-//! A log of chunks in erase blocks, as yaffs2 writes it to raw flash: each page of a file and each header of an object is a chunk of
-//! 4 KB (2 KB on the flash of 2010), with its tags in the spare area. Nothing is written in place, there are no blocks of folders, maps are
-//! kept in memory, and what is complete is durable: no flush is sent.
+//! A log of chunks in erase blocks, as yaffs2 writes it to raw flash. Each page of a file and each header of an object is a chunk of 4 KB
+//! (2 KB on the flash of 2010), with its tags in the spare area. Nothing is written in place, folders have no blocks, and maps are kept in
+//! memory. Completed writes are durable, so no flush is sent.
 //!
-//! Writes go through to the device, but for parts of pages. A block in which the least is alive is collected when few are free; its
-//! erase is a discard.
+//! Writes go through to the device, except for those of less than a page. When few blocks are free, the block with the fewest live chunks
+//! is collected; its erase is a discard.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -22,9 +22,9 @@ use crate::task::{Job, Step, TaskId, Work};
 use super::Filesystem;
 use super::segments::{Head, OWN, Segments, place_counted};
 
-/// The header of an object, as a node of it.
+/// The number of the node that contains an object's header.
 const HEADER: u32 = 0;
-/// Bytes of an object, and of a block, in a checkpoint.
+/// Bytes per object, and per block, in a checkpoint.
 const CHECKPOINT_BYTES: u64 = 40;
 /// The object that holds the checkpoint.
 const CHECKPOINT: u32 = OWN;
@@ -35,9 +35,9 @@ pub(super) struct Yaffs2 {
     mount: u16,
     log: Segments,
     reserved: u64,
-    /// Files whose header is out of date, since when.
+    /// Files whose header is out of date, and since when.
     changed: BTreeMap<u32, Nanos>,
-    /// Files that there are.
+    /// Number of files.
     objects: u64,
     cleaner: Option<TaskId>,
     waiting: Vec<TaskId>,
@@ -62,7 +62,7 @@ impl Yaffs2 {
         })
     }
 
-    /// Whether blocks are free for what a task is about to write; else it awaits that they are.
+    /// Whether there are free blocks for the next write of a task; if not, the task waits for them.
     fn has_free(&mut self, core: &mut Core, task: TaskId) -> bool {
         if self.log.has_free(0) {
             return true;
@@ -83,7 +83,7 @@ impl Yaffs2 {
         core.submit_for(write, task);
     }
 
-    /// An operation that writes one header, in two parts: the write, and the wait for it.
+    /// Executes an operation that writes one header, in two parts: the write, and the wait for it.
     fn header_step(&mut self, core: &mut Core, task: TaskId, inode: u32) -> Step {
         if core.tasks[task].part > 0 {
             core.tasks[task].part = 0;
@@ -121,12 +121,12 @@ impl Filesystem for Yaffs2 {
         step
     }
 
-    /// The header says that the object is in no folder.
+    /// Writes a header that puts the object in no folder.
     fn unlink(&mut self, core: &mut Core, task: TaskId, inode: u32) -> Step {
         self.header_step(core, task, inode)
     }
 
-    /// The last header says that the object is gone; it goes with its block.
+    /// Writes a last header that marks the object as deleted; it disappears with the erase of its block.
     fn free(&mut self, core: &mut Core, task: TaskId, inode: u32) -> Step {
         let step = self.header_step(core, task, inode);
         if step == Step::Done {

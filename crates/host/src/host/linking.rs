@@ -51,7 +51,7 @@ impl Host {
         to: FileId,
     ) -> Step {
         let mut files = [inode, replaced];
-        // One order for all, so that two renames do not wait for each other.
+        // All renames lock files in the same order, so that two of them do not wait for each other.
         files.sort_unstable();
         for file in files {
             if file != NONE && !self.lock(task, file) {
@@ -59,7 +59,7 @@ impl Host {
             }
         }
         let Ok(target) = self.names.get(to) else { return Step::Done };
-        // Others may have removed, made or renamed one of them meanwhile: then nothing is left to do.
+        // If another operation removed, created or renamed one of the files meanwhile, nothing is left to do.
         let unchanged = self.core.cache.inode(inode).linked
             && self.names.inode(from).is_ok_and(|named| named == inode)
             && target.inode.unwrap_or(NONE) == replaced;

@@ -1,4 +1,4 @@
-//! The host: operations of callers, step by step, on memory, file systems and the block layer.
+//! The host: executes operations of callers step by step, on the page cache, the file systems and the block layer.
 
 mod linking;
 mod names;
@@ -24,30 +24,30 @@ use names::Names;
 
 /// The host above a block device, in simulated time.
 ///
-/// Its owner tells it what callers do ([`Host::begin`]), which requests are complete ([`Host::completed`]) and that time goes on
-/// ([`Host::advance`]), in the order of time, and after each of these takes what goes to the device ([`Host::take_requests`]) and
-/// what has ended ([`Host::take_finished`]).
+/// Its owner reports the operations of callers ([`Host::begin`]), the completions of requests ([`Host::completed`]) and the passage of time
+/// ([`Host::advance`]), in order of time. After each of these calls, the owner takes the requests for the device ([`Host::take_requests`])
+/// and the finished operations ([`Host::take_finished`]).
 pub struct Host {
     core: Core,
     mounts: Vec<Box<dyn Filesystem>>,
-    /// By mount, whether syncs of its files return at once.
+    /// For each mount, whether syncs of its files return at once.
     unsynced_mounts: Vec<bool>,
     names: Names,
     busy: FxHashSet<CallerId>,
     flusher: Flusher,
-    /// Writers that wait until less is dirty.
+    /// Writers that wait until there are fewer dirty pages.
     throttled: Vec<TaskId>,
-    /// Who waits for the lock of a file, in order.
+    /// Files and the tasks that wait for their locks, in order.
     lock_waiters: Vec<(u32, TaskId)>,
     finished: FinishedOps,
     kernel_cpu_ns: u64,
 }
 
 impl Host {
-    /// A host with empty memory and fresh file systems.
+    /// Creates a host with an empty page cache and new file systems.
     ///
     /// # Errors
-    /// For settings or mounts that cannot be.
+    /// For invalid settings or mounts.
     pub fn new(config: HostConfig, mounts: &[Mount]) -> Result<Self> {
         config.validate()?;
         check_mounts(mounts)?;
@@ -70,7 +70,7 @@ impl Host {
         })
     }
 
-    /// Says where a path lies and what it holds; the file need not exist.
+    /// Declares the location of a path and the class of its contents; the file need not exist.
     ///
     /// # Errors
     /// For an unknown mount, and a path that was declared before.
@@ -78,7 +78,7 @@ impl Host {
         self.names.declare(file, spec, self.mounts.len())
     }
 
-    /// Makes a declared file exist beforehand, with this many bytes, on the device and not in memory.
+    /// Creates a declared file that exists from the start, with this many bytes on the device and none in memory.
     ///
     /// # Errors
     /// For an undeclared path, one that exists, and a full file system.
@@ -106,12 +106,12 @@ impl Host {
         Ok(())
     }
 
-    /// The length of a file in bytes; `None` if the path names none.
+    /// The length of a file in bytes; `None` if the path names no file.
     pub fn size(&self, file: FileId) -> Option<u64> {
         self.names.inode(file).ok().map(|inode| self.core.cache.inode(inode).size)
     }
 
-    /// Where a file lies: runs of pages of 4 KB that have a place on the device, in order.
+    /// The location of a file: runs of its 4 KB pages that are allocated on the device, in order.
     pub fn extents(&self, file: FileId) -> Vec<Extent> {
         let Ok(inode) = self.names.inode(file) else { return Vec::new() };
         let known = self.core.cache.inode(inode);
@@ -130,11 +130,11 @@ impl Host {
         found
     }
 
-    /// Begins an operation of a caller. It may have ended when this returns.
+    /// Begins an operation of a caller. The operation may already have ended when this returns.
     ///
     /// # Errors
-    /// For a caller that has an operation in progress, a file that is undeclared or missing, and a full file system. Nothing has
-    /// happened then.
+    /// For a caller that has an operation in progress, a file that is undeclared or missing, and a full file system. In these cases,
+    /// nothing is changed.
     pub fn begin(&mut self, caller: CallerId, now: Nanos, operation: &FileOp) -> Result<()> {
         if self.busy.contains(&caller) {
             return Err(Error::new(Kind::Value, "the caller has an operation under way")
@@ -150,12 +150,12 @@ impl Host {
         Ok(())
     }
 
-    /// When [`Host::advance`] has something to do by itself: commit, write-back, expiry.
+    /// When [`Host::advance`] next has its own work: commit, write-back or expiry.
     pub fn next_event(&self) -> Option<Nanos> {
         self.mounts.iter().filter_map(|fs| fs.next_event()).chain(self.flusher.next_event()).min()
     }
 
-    /// Runs the timers that are due. Times never go back, from one call of any method to the next.
+    /// Runs the timers that are due. Time must never decrease between calls of any methods.
     pub fn advance(&mut self, now: Nanos) {
         while let Some(due) = self.next_event()
             && due <= now
@@ -170,12 +170,12 @@ impl Host {
         self.set_time(now);
     }
 
-    /// Appends what goes to the device now.
+    /// Appends the requests that are issued to the device now.
     pub fn take_requests(&mut self, out: &mut BlockRequests) {
         self.core.queue.dispatch(self.core.now, out);
     }
 
-    /// A request is complete.
+    /// Handles the completion of a request.
     ///
     /// # Panics
     /// For a request that is not at the device.
@@ -189,7 +189,7 @@ impl Host {
         self.run();
     }
 
-    /// Appends the operations that ended.
+    /// Appends the finished operations.
     pub fn take_finished(&mut self, out: &mut FinishedOps) {
         let base = out.requests.len() as u32;
         out.requests.append(&mut self.finished.requests);
@@ -199,13 +199,13 @@ impl Host {
         }));
     }
 
-    /// Processor time of the host's own threads (write-back, commits, checkpoints, the driver's questions whether a write is done) so far,
-    /// in ns.
+    /// Processor time of the host's own work so far, in ns: write-back, commits, checkpoints, and the driver's polling for the end of
+    /// writes.
     pub fn kernel_cpu_ns(&self) -> u64 {
         self.kernel_cpu_ns + self.polling_cpu_ns()
     }
 
-    /// The part of it that the driver spends on asking whether a write is done, in ns.
+    /// The part of it that the driver spends on polling, in ns.
     fn polling_cpu_ns(&self) -> u64 {
         let cpu = &self.core.config.cpu;
         self.core.queue.written_for().0 as u64 / cpu.poll_interval_ns * cpu.poll_ns
@@ -216,7 +216,7 @@ impl Host {
         self.core.now = self.core.now.max(now);
     }
 
-    /// Runs tasks until each waits.
+    /// Runs tasks until all of them wait.
     fn run(&mut self) {
         self.flusher.wake();
         loop {
@@ -287,7 +287,7 @@ impl Host {
     }
 
     fn check_files(&self, mount: usize) -> Result<()> {
-        // Each caller may be making one.
+        // Each caller may be creating one.
         if self.mounts[mount].free_files() > self.busy.len() as u64 {
             return Ok(());
         }

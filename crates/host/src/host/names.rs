@@ -4,10 +4,10 @@ use emmclab_base::{Error, Kind, Result};
 
 use crate::operation::{FileClass, FileId, FileSpec, FolderId, MountId};
 
-/// The most paths that a host knows.
+/// Most paths of a host.
 const MOST: u32 = 1 << 24;
 
-/// The most folders of a mount.
+/// Most folders of a mount.
 const FOLDERS: u32 = 1 << 16;
 
 /// Checks the number of a folder.
@@ -24,7 +24,7 @@ pub(super) fn check_folder(folder: FolderId) -> Result<()> {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Name {
     pub spec: FileSpec,
-    /// The file that it names, or did when it was removed while open.
+    /// The file that it names; it stays here if it was removed while open.
     pub inode: Option<u32>,
 }
 
@@ -66,7 +66,7 @@ impl Names {
         name.ok_or_else(|| fault("the file was not declared", file).hint("declare it first"))
     }
 
-    /// The class of the first file that was declared in a folder.
+    /// The class of the first file that was declared in a folder; [`FileClass::Other`] without one.
     pub fn class_of_folder(&self, mount: MountId, folder: FolderId) -> FileClass {
         let specs = self.0.iter().flatten().map(|name| name.spec);
         let mut inside = specs.filter(|spec| (spec.mount, spec.folder) == (mount, folder));

@@ -17,15 +17,15 @@ use super::names::check_folder;
 /// The longest file, in bytes.
 const LONGEST: u64 = 1 << 43;
 
-/// The facts that [`Host::check`] hands to [`Host::start`].
+/// The results of [`Host::check`] that [`Host::start`] needs.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Prepared {
     inode: u32,
     /// The file that a rename replaces.
     replaced: u32,
-    /// Pages to set space aside for.
+    /// Number of pages for which space is reserved.
     pages: u64,
-    /// Whether an open makes the file.
+    /// Whether an open creates the file.
     makes: bool,
 }
 
@@ -36,7 +36,7 @@ impl Prepared {
 }
 
 impl Host {
-    /// Checks that an operation can be begun; changes nothing.
+    /// Checks whether an operation can begin; changes nothing.
     pub(super) fn check(&self, operation: &FileOp) -> Result<Prepared> {
         let of = Prepared::of;
         match *operation {
@@ -111,7 +111,7 @@ impl Host {
         }
     }
 
-    /// The file that a path names, unless another caller is just making it.
+    /// The file that a path names; an error while another caller is creating it.
     fn usable(&self, file: FileId) -> Result<u32> {
         let inode = self.names.inode(file)?;
         if self.core.cache.inode(inode).making {
@@ -125,7 +125,7 @@ impl Host {
         check_length(file, offset, bytes)?;
         let mount = usize::from(self.core.cache.inode(inode).mount);
         let fs = &self.mounts[mount];
-        // No hole may be left where the file system has none.
+        // Without holes, the gap between the end of the file and the write is filled as well.
         let file = self.core.cache.inode(inode);
         let first = if fs.has_holes() { offset } else { offset.min(file.size) };
         let (mut page, end) = (first / PAGE_BYTES, (offset + bytes).div_ceil(PAGE_BYTES));
@@ -136,7 +136,7 @@ impl Host {
             } else {
                 pages += u64::from(!self.core.cache.is_delayed(inode, page as u32));
                 page += 1;
-                // A write that is far too long is not counted to its end.
+                // The count of a write that is far too long ends early.
                 if pages > fs.free_pages() {
                     break;
                 }
@@ -146,7 +146,7 @@ impl Host {
         Ok(Prepared { pages, ..Prepared::of(inode) })
     }
 
-    /// Notes what an operation begins with; from here on others see it.
+    /// Starts an operation: adds the file that an open creates, and reserves space. Other operations see this from now on.
     pub(super) fn start(&mut self, task: TaskId, operation: &FileOp, prepared: Prepared) {
         let mut inode = prepared.inode;
         match *operation {
@@ -172,7 +172,7 @@ impl Host {
         }
     }
 
-    /// The next step of an operation; in the end, files without a path or descriptor are freed.
+    /// Executes the next step of an operation. At the end, files without a path or descriptor are freed.
     pub(super) fn operation_step(&mut self, task: TaskId, operation: &FileOp) -> Step {
         if !self.core.tasks[task].ended {
             let step = self.own_step(task, operation);
@@ -221,7 +221,7 @@ impl Host {
         }
     }
 
-    /// Takes the lock of a file; false if the task has to wait for it.
+    /// Locks a file; returns false if the task has to wait for the lock.
     pub(super) fn lock(&mut self, task: TaskId, inode: u32) -> bool {
         let file = self.core.cache.inode_mut(inode);
         match file.lock {
@@ -236,7 +236,7 @@ impl Host {
         true
     }
 
-    /// Gives the lock of a file to the one who has waited for it the longest.
+    /// Unlocks a file, and passes the lock to the task that has waited for it longest.
     pub(super) fn unlock(&mut self, inode: u32) {
         let next = self.lock_waiters.iter().position(|(file, _)| *file == inode);
         let next = next.map(|at| self.lock_waiters.remove(at).1);
@@ -252,7 +252,7 @@ impl Host {
         }
         let file = self.core.cache.inode(inode);
         if !file.linked {
-            // It was removed meanwhile.
+            // The file was removed meanwhile.
             self.unlock(inode);
             return Step::Done;
         }
@@ -271,7 +271,7 @@ impl Host {
         step
     }
 
-    /// Writes at an offset, or at the end that the file has when its lock is taken.
+    /// Writes at an offset, or at the end of the file at the time of its lock if there is no offset.
     fn locked_write_step(&mut self, task: TaskId, inode: u32, offset: Option<u64>, bytes: u64) -> Step {
         if !self.lock(task, inode) {
             return Step::Wait(Wait::File);
@@ -317,7 +317,7 @@ impl Host {
         step
     }
 
-    /// Of a file system without write-back, waits until what was written is on the device.
+    /// On a file system without write-back, waits until the written data is on the device.
     fn write_through_step(&mut self, task: TaskId, inode: u32) -> Step {
         let fs = &mut self.mounts[usize::from(self.core.cache.inode(inode).mount)];
         let again = write_all(&mut self.core, &mut **fs, inode, task);
@@ -328,7 +328,7 @@ impl Host {
         Step::Wait(Wait::SyncData)
     }
 
-    /// Whether the sync of a file or folder is carried out. A folder is of the class of the first file that was declared in it.
+    /// Whether the sync of a file or folder is executed. A folder has the class of the first file that was declared in it.
     fn is_synced(&self, operation: &FileOp, inode: u32) -> bool {
         let (mount, class) = if let FileOp::FsyncFolder { mount, folder } = *operation {
             (mount.0, self.names.class_of_folder(mount, folder))
@@ -392,7 +392,7 @@ impl Host {
         step
     }
 
-    /// Drops the pages of a file from this one on; false if the task has to wait for some that are in progress.
+    /// Drops the pages of a file from `from` on; returns false if the task has to wait for pages in progress.
     fn drop_pages(&mut self, task: TaskId, inode: u32, from: u64) -> bool {
         let crate::core::Core { cache, queue, tasks, .. } = &mut self.core;
         cache.under_way(inode, from as u32, |bio| {

@@ -10,7 +10,7 @@ use crate::task::{Step, TaskId};
 use super::Host;
 
 impl Host {
-    /// Reads pages until one has to be awaited. The task's cursor is the next page; its part is 1 where that was awaited.
+    /// Reads pages until the task has to wait for one. The task's cursor is the next page; its part is 1 if it has waited for that page.
     pub(super) fn read_step(&mut self, task: TaskId, inode: u32, offset: u64, bytes: u64) -> Step {
         let size = self.core.cache.inode(inode).size;
         let end = offset.saturating_add(bytes).min(size);
@@ -32,7 +32,7 @@ impl Host {
                     let ahead = &mut self.core.cache.inode_mut(inode).ahead;
                     let window = ahead.missing(page, last - page, history, most);
                     let cause = self.core.cause(task);
-                    // The window that is expected next may lie after a page that was evicted.
+                    // If the page was evicted, the expected next window may start after it.
                     if !(window.first..window.first + window.pages).contains(&page) {
                         self.read_window(inode, page, 1, cause);
                     }
@@ -80,7 +80,7 @@ impl Host {
                 continue;
             }
             let Some((sector, run)) = self.mounts[mount].map(inode, at) else {
-                // A hole is zeros.
+                // A hole reads as zeros.
                 self.core.cache.insert(inode, at as u32, None);
                 at += 1;
                 continue;
@@ -97,7 +97,7 @@ impl Host {
         }
     }
 
-    /// Writes pages in memory until the task has to wait. Its cursor is the next page.
+    /// Writes pages in memory until the task has to wait. The task's cursor is the next page.
     pub(super) fn write_step(&mut self, task: TaskId, inode: u32, offset: u64, end: u64) -> Step {
         let last = end.div_ceil(PAGE_BYTES);
         let mount = usize::from(self.core.cache.inode(inode).mount);
@@ -144,7 +144,7 @@ impl Host {
         Step::Done
     }
 
-    /// Whether a write to a part of a page needs what the device has of it.
+    /// Whether a write to a part of a page needs the page's data from the device.
     pub(super) fn must_be_read(&self, inode: u32, page: u64, whole: bool) -> bool {
         let file = self.core.cache.inode(inode);
         !whole

@@ -1,8 +1,8 @@
-//! The replay engine: everything that drives devices does it through here.
+//! The replay engine: all commands reach the devices through it.
 //!
-//! An [`Engine`] takes commands in order of arrival and reports their completions to an observer. Below it is one device,
-//! bare or with host queue and checker, or a stack of layers over one or two such disks. Completions need not be known when
-//! a command is taken: a device that reorders reports them when the request's last page has begun.
+//! An [`Engine`] accepts commands in order of arrival and reports their completions to an observer. Below it is one device, bare or with
+//! host queue and checker, or a stack of layers over one or two such disks. The completion of a command may become known later: a device
+//! that reorders reports it when the request's last page has begun.
 
 #[cfg(test)]
 mod tests;
@@ -26,24 +26,24 @@ pub(crate) struct Engine {
     main: Disk,
     second: Option<Box<Disk>>,
     layers: Option<Box<Layered>>,
-    /// Nothing stands between the commands and the device.
+    /// Whether commands go directly to the device.
     bare: bool,
     in_order: InOrder,
-    /// The last report of a disk, kept to reuse its memory.
+    /// The last completions of a disk, kept to reuse the memory.
     known: Vec<RequestCompleted>,
-    /// The completion that became known last; with layers, when the latest did.
+    /// The completion that became known last. With layers: when the latest one became known.
     completed: Nanos,
-    /// Completions as soon as they are known, where a caller waits for them.
+    /// Completions as soon as they are known, if a caller waits for them.
     watched: Option<Box<Watched>>,
 }
 
 impl Engine {
-    /// A device as it is, bare.
+    /// Wraps a device without host queue, checker and layers.
     pub fn bare(device: Device) -> Self {
         Self::of(Disk::new(device))
     }
 
-    /// A device at time 0 of a run, with the host queue that its settings ask for and, where `check`, a checker.
+    /// A device at time 0 of a run, with the host queue that its settings configure, and a checker if `check`.
     pub fn for_run(config: &DeviceConfig, device: Device, check: bool) -> Self {
         Self::of(Disk::for_run(config.settings(), device, check))
     }
@@ -61,11 +61,11 @@ impl Engine {
         }
     }
 
-    /// Puts layers above the device, the first on top, and a second device beside it; keeps the first `first_writes` that
-    /// they send to the device.
+    /// Adds layers above the device, the first on top, and a second device beside it. The first `first_writes` writes that the layers send
+    /// to the device are recorded.
     ///
     /// # Errors
-    /// For an unknown layer, senseless settings, and a second device without a layer that uses it.
+    /// For an unknown layer, invalid settings, and a second device without a layer that uses it.
     pub fn with_layers(
         mut self,
         layers: &[LayerConfig],
@@ -84,7 +84,7 @@ impl Engine {
         Ok(self)
     }
 
-    /// Sectors that it takes commands for.
+    /// Number of sectors that commands can address.
     pub fn capacity(&self) -> u64 {
         match &self.layers {
             Some(layers) => layers.capacity(),
@@ -92,7 +92,7 @@ impl Engine {
         }
     }
 
-    /// Whether commands go to the device as they are.
+    /// Whether commands reach the device unchanged.
     #[inline]
     pub fn is_bare(&self) -> bool {
         self.bare
@@ -104,13 +104,13 @@ impl Engine {
         self.main.device()
     }
 
-    /// The device, to be driven directly; only where the engine is bare.
+    /// The device, to be driven directly; only if the engine is bare.
     #[inline]
     pub fn device_mut(&mut self) -> &mut Device {
         self.main.device_mut()
     }
 
-    /// Has victims of the device's collection chosen by another policy from now on.
+    /// Sets the policy that chooses victims of the device's garbage collection from now on.
     ///
     /// # Errors
     /// As [`Device::set_victim_policy`].
@@ -118,12 +118,12 @@ impl Engine {
         self.main.device_mut().set_victim_policy(policy)
     }
 
-    /// The device alone.
+    /// Returns the device, without the rest.
     pub fn into_device(self) -> Device {
         self.main.into_device()
     }
 
-    /// The second device, and what its host queue did.
+    /// The second device and the counts of its host queue.
     pub fn second(&self) -> Option<(&Device, Option<HostCounts>)> {
         self.second.as_ref().map(|disk| (disk.device(), disk.host_counts()))
     }
@@ -133,29 +133,29 @@ impl Engine {
         self.layers.as_deref()
     }
 
-    /// The counts of the device's host queue, where there is one.
+    /// The counts of the device's host queue, if there is one.
     pub fn host_counts(&self) -> Option<HostCounts> {
         self.main.host_counts()
     }
 
-    /// Why a device takes no more, if so.
+    /// Why a device accepts no more commands; `None` if all still do.
     #[inline]
     pub fn stop(&self) -> Option<Stop> {
         self.main.stop().or_else(|| self.second.as_ref().and_then(|disk| disk.stop()))
     }
 
-    /// When the command before the next is complete, as far as that is known; [`Engine::settle`] makes it known.
+    /// When the last submitted command is complete, as far as that is known; [`Engine::settle`] makes it known.
     #[inline]
     pub fn completed(&self) -> Nanos {
         self.completed
     }
 
-    /// Whether a layer wants to know what the blocks of writes are.
+    /// Whether a layer reads the notes on the blocks of writes.
     pub fn reads_notes(&self) -> bool {
         self.layers.as_ref().is_some_and(|layers| layers.reads_notes())
     }
 
-    /// Takes a command, with notes on its blocks or none; false once a device has stopped.
+    /// Submits a command, with notes on its blocks or without; returns false once a device has stopped.
     ///
     /// # Errors
     /// As [`Device::submit`], and for a broken invariant.
@@ -201,7 +201,7 @@ impl Engine {
         Ok(self.stop().is_none())
     }
 
-    /// Goes on until every command is complete or a device has stopped. Returns the completion that became known last.
+    /// Simulates until every command is complete or a device has stopped. Returns the completion that became known last.
     ///
     /// # Errors
     /// As [`Engine::submit`].
@@ -220,7 +220,8 @@ impl Engine {
         Ok(self.completed)
     }
 
-    /// Has the layers move all data that they keep aside to its place; every command is complete. Returns how long that took.
+    /// Makes the layers move all data that they hold in temporary places to its final place. All commands must be complete. Returns how
+    /// long that took.
     ///
     /// # Errors
     /// As [`Engine::submit`].
@@ -230,7 +231,7 @@ impl Engine {
         layers.drain(&mut Disks { main: &mut self.main, second, observer })
     }
 
-    /// Reports what has become known, in order of arrival.
+    /// Reports the completions that have become known, in order of arrival.
     fn report<O: Observer>(&mut self, observer: &mut O) {
         self.main.take_completed(&mut self.known);
         for event in self.known.drain(..) {
@@ -245,8 +246,8 @@ impl Engine {
         }
     }
 
-    /// Switches the device off in good order, so that all that the host wrote is counted as programmed, and checks what the
-    /// devices hold. The second device begins what it was given, but its cache stays as it is.
+    /// Powers the device off in an orderly way, so that all host writes count as programmed, and checks the contents of the devices. The
+    /// second device begins all its commands, but its cache is not written back.
     ///
     /// # Errors
     /// For a broken invariant.

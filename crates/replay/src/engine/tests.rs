@@ -1,4 +1,4 @@
-//! A disk whose device reports completions late, and what an engine puts on its disks.
+//! Tests of a disk whose device reports completions late, and of the parts that an engine adds to its disks.
 
 use emmclab_device::Modifiers;
 use emmclab_trace::{Nanos, Op};
@@ -13,8 +13,8 @@ fn config(settings: &[(&str, &str)]) -> DeviceConfig {
     config
 }
 
-/// A device that lets reads pass writes, behind a host queue. Settings refuse both together, because such a device takes
-/// commands without limit; a command queue that reorders would have them.
+/// A device that lets reads pass writes, below a host queue. The settings refuse this combination, because such a device accepts commands
+/// without limit; a command queue that reorders would behave like this.
 fn reordering_behind_a_queue(depth: &str, packed: &str) -> Disk {
     let device = config(&[("controller.scheduling", "read_first")]);
     let queue = config(&[
@@ -26,7 +26,7 @@ fn reordering_behind_a_queue(depth: &str, packed: &str) -> Disk {
     Disk::for_run(device.settings(), Device::new(&device), true).with_host_of(queue.settings())
 }
 
-/// Drives a disk through commands; gives the completions as they became known.
+/// Drives a disk through commands; returns the completions in the order in which they became known.
 fn drive(disk: &mut Disk, commands: &[Command]) -> Vec<RequestCompleted> {
     let mut known = Vec::new();
     for command in commands {
@@ -80,13 +80,13 @@ fn both_disks_of_a_checked_run_have_a_checker_and_the_queue_of_their_settings() 
     assert!(engine.main.host_counts().is_none() && second.host_counts().is_some());
 }
 
-/// Gap in us, operation, place, length in 4 KB.
+/// Gap in us, operation, address, length in units of 4 KB.
 type Drawn = (u16, u8, u16, u8);
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
 
-    /// Under the checker, which insists on what every sector holds.
+    /// Runs with the checker, which checks the contents of every sector.
     #[test]
     fn every_request_through_a_queue_to_a_reordering_device_completes_once(
         (depth, packed) in prop::sample::select(vec![("1", "0"), ("4", "0"), ("32", "0"), ("1", "8")]),

@@ -1,4 +1,4 @@
-//! Completions for callers that wait for them: each as soon as it is known, in whatever order.
+//! Completions for callers that wait for them, each as soon as it is known, in any order.
 
 use emmclab_device::{Observer, RequestCompleted};
 use emmclab_trace::{Nanos, Result};
@@ -8,10 +8,10 @@ use super::Engine;
 use crate::disks::Disks;
 use crate::layered::{Done, Layered};
 
-/// Completions that are known and not taken.
+/// Completions that are known, but not yet returned to the caller.
 #[derive(Default)]
 pub(super) struct Watched {
-    /// Numbers of requests, from 0 on, by those that the layers gave them.
+    /// Numbers of requests, counted from 0, by the number that the layers gave them.
     numbers: FxHashMap<u64, u64>,
     next: u64,
     known: Vec<(u64, Nanos)>,
@@ -19,18 +19,18 @@ pub(super) struct Watched {
 }
 
 impl Watched {
-    /// The next request has this number among the layers.
+    /// Records the number that the layers gave the next request.
     pub fn submitted(&mut self, id: u64) {
         self.numbers.insert(id, self.next);
         self.next += 1;
     }
 
-    /// A request of the device is or will be complete.
+    /// Adds a completion of the device; its time may be in the future.
     pub fn known(&mut self, event: &RequestCompleted) {
         self.known.push((event.id, event.complete));
     }
 
-    /// Takes what the layers have completed.
+    /// Moves the completions of the layers here.
     pub fn take(&mut self, layers: &mut Layered) {
         layers.take_done(&mut self.done);
         for Done { id, event, .. } in self.done.drain(..) {
@@ -42,7 +42,7 @@ impl Watched {
 }
 
 impl Engine {
-    /// The same, with completions to be taken from [`Engine::take_known`].
+    /// Returns the engine with completions enabled for [`Engine::take_known`].
     pub fn watched(mut self) -> Self {
         self.bare = false;
         self.watched = Some(Box::default());
@@ -52,7 +52,7 @@ impl Engine {
         self
     }
 
-    /// When something next happens that may complete a command.
+    /// Time of the next event that may complete a command.
     pub fn next_event(&self) -> Option<Nanos> {
         match &self.layers {
             Some(layers) => layers.next_event(&self.main, self.second.as_deref()),
@@ -60,7 +60,7 @@ impl Engine {
         }
     }
 
-    /// Does everything that happens up to `until`, that time included.
+    /// Simulates up to and including `until`.
     ///
     /// # Errors
     /// As [`Engine::submit`].
@@ -80,7 +80,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Adds the completions that have become known, by the numbers of their commands, from 0 on; times may lie ahead.
+    /// Appends newly known completions, each with the number of its command, counted from 0. Their times may be in the future.
     pub fn take_known(&mut self, out: &mut Vec<(u64, Nanos)>) {
         if let Some(watched) = &mut self.watched {
             out.append(&mut watched.known);

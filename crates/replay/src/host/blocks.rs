@@ -1,8 +1,8 @@
-//! Blocks of the host's file system: requests read and write whole ones.
+//! Blocks of the host's file system: requests are extended to whole blocks.
 
 use emmclab_device::{Command, Geometry, Settings};
 
-/// Blocks of a file system that has the device to itself.
+/// Block size of a file system that fills the device.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Blocks {
     sectors: u64,
@@ -11,13 +11,13 @@ pub(super) struct Blocks {
 }
 
 impl Blocks {
-    /// The blocks that the settings ask for, or `None` if requests stay as they are.
+    /// The blocks that the settings configure, or `None` if requests are not extended.
     pub fn new(settings: &Settings) -> Option<Self> {
         let sectors = u64::from(settings.host.block_kb) * 2;
         (sectors > 0).then(|| Self { sectors, capacity: Geometry::new(settings).sectors() })
     }
 
-    /// A request for whole blocks, where it has data; the last block of the device may be cut short.
+    /// Extends a request with data to whole blocks; the last block of the device may be shorter.
     pub fn whole(&self, request: &Command) -> Command {
         if !request.op.has_data() {
             return *request;

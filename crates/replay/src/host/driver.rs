@@ -1,5 +1,5 @@
-//! The flags of a request as the block layer and MMC driver of a kernel translate them: a sequence of commands, each sent when the one
-//! before it is complete (`block/blk-flush.c`, `drivers/mmc/core/block.c`).
+//! Translates the flags of a request as the block layer and MMC driver of a kernel do: into a sequence of commands, each sent when the
+//! previous one is complete (`block/blk-flush.c`, `drivers/mmc/core/block.c`).
 
 use emmclab_device::{Capabilities, Command, KernelEra, KernelRules, Modifiers, Settings};
 use emmclab_trace::{Nanos, Op};
@@ -20,7 +20,7 @@ pub struct DriverCounts {
     pub without_command: u64,
 }
 
-/// The driver of a named kernel, above a device that can do this.
+/// The driver of a named kernel above a device with these capabilities.
 #[derive(Debug)]
 pub(super) struct Driver {
     rules: KernelRules,
@@ -28,11 +28,11 @@ pub(super) struct Driver {
     counts: DriverCounts,
 }
 
-/// Commands of a request, in their order; the first is taken out when it is sent.
+/// The remaining commands of a request in their order; each is removed when it is sent.
 pub(super) type Sequence = arrayvec::ArrayVec<Command, 3>;
 
 impl Driver {
-    /// The driver that the settings name, or `None` if flags reach the device as they are.
+    /// The driver of the kernel that the settings name, or `None` if flags reach the device unchanged.
     pub fn new(settings: &Settings) -> Option<Self> {
         let kernel = settings.host.kernel;
         let counts = DriverCounts { kernel, flushes: 0, barriers: 0, reliable_writes: 0, without_command: 0 };
@@ -44,7 +44,7 @@ impl Driver {
         self.counts
     }
 
-    /// Most writes in a packed command, where the kernel packs and the settings give no number.
+    /// Most writes in a packed command, if the settings give no number; 0 if the kernel does not pack.
     pub fn packed_writes(&self) -> u32 {
         if self.rules.packs && self.capabilities.queue_depth == 1 {
             self.capabilities.packed_writes
@@ -53,14 +53,14 @@ impl Driver {
         }
     }
 
-    /// The commands that a request becomes; none if it is complete at once.
+    /// The commands of a request; empty if the request is complete at once.
     pub fn sequence(&mut self, request: &Command) -> Sequence {
         let mut sequence = Sequence::new();
         let Capabilities { cache_kb, cache_in_order, barrier, .. } = self.capabilities;
         let cached = cache_kb > 0;
         let around = |op, modifiers| Command { modifiers, ..Command::new(request.arrival, op, 0, 0) };
         let flush = cached.then(|| around(Op::Flush, Modifiers::empty()));
-        // A barrier is a flush where the device has none, and nothing if its cache keeps the order.
+        // A barrier becomes a flush if the device has no barriers, and nothing if its cache keeps the order.
         let order = if cache_in_order {
             None
         } else if barrier {
@@ -90,7 +90,7 @@ impl Driver {
         sequence
     }
 
-    /// A command as it is sent.
+    /// Sets the flags of a command that is sent now, and counts it.
     pub fn send(&mut self, command: &mut Command) {
         let metadata = command.op == Op::Write && command.modifiers.contains(Modifiers::META);
         if metadata && self.rules.reliable_metadata && self.capabilities.reliable_write {
@@ -103,7 +103,7 @@ impl Driver {
     }
 }
 
-/// The first of the commands that are left, moved to `at`.
+/// Removes the first of the remaining commands and returns it; it arrives at `at` or later.
 pub(super) fn next(sequence: &mut Sequence, at: Nanos) -> Option<Command> {
     let command = sequence.pop_at(0)?;
     Some(Command { arrival: command.arrival.max(at), ..command })

@@ -1,13 +1,13 @@
 //! The host's side of the command path: the block layer's queue with merging, and the driver that packs commands.
 //!
-//! Requests wait in the order of arrival. Whenever a tag of the device's queue is free, the driver fetches the first one; a write
-//! takes the writes directly behind it along as one packed command (JESD84-B45; `EXT_CSD` `MAX_PACKED_WRITES` and
-//! `MAX_PACKED_READS`), as Linux' MMC driver does. A request that comes while its neighbour in address still waits is merged
-//! with it, as long as nothing between them touches the same sectors. Where the settings name a kernel, the flags of a request
-//! become the commands that this kernel sends (`driver.rs`); a request of several commands is complete with its last.
+//! Requests wait in the order of arrival. Whenever a tag of the device's queue is free, the driver fetches the first one. A write is packed
+//! with the writes directly after it into one packed command (JESD84-B45; `EXT_CSD` `MAX_PACKED_WRITES` and `MAX_PACKED_READS`), as in
+//! Linux' MMC driver. A request that arrives while a request for adjacent sectors still waits is merged with it, unless a request between
+//! them touches the same sectors. If the settings name a kernel, the flags of a request become the commands that this kernel sends
+//! (`driver.rs`); a request of several commands is complete with its last.
 //!
-//! Requests and commands have numbers of their own, both counted from 0: a request's in order of arrival, a command's in
-//! the order in which the device gets them, each entry of a packed command for itself.
+//! Requests and commands are numbered separately, both from 0: requests in order of arrival, commands in the order in which the device gets
+//! them. Each entry of a packed command has its own number.
 
 mod blocks;
 mod driver;
@@ -55,11 +55,11 @@ struct Open {
     next: Option<u64>,
     /// Commands that follow the one in progress.
     rest: Sequence,
-    /// Those that are complete.
+    /// Times of the commands of the request that are complete.
     done: Option<Done>,
 }
 
-/// Commands of a request that are complete.
+/// Times and counts of the completed commands of a request.
 #[derive(Clone, Copy, Debug)]
 struct Done {
     start: Nanos,
@@ -85,7 +85,7 @@ pub(crate) struct HostQueue {
     packed: [u32; 2],
     packed_sectors: u64,
     tags: Tags,
-    /// Time that fetching takes; the device adds it.
+    /// Time that fetching takes; it is added by the device.
     fetch: Nanos,
     open: Numbered<Open>,
     sent: Numbered<Sent>,
@@ -93,7 +93,7 @@ pub(crate) struct HostQueue {
 }
 
 impl HostQueue {
-    /// The queue that the settings ask for, or `None` if every request is a command.
+    /// The queue that the settings configure, or `None` if every request is sent as one command.
     pub fn new(settings: &Settings) -> Option<Self> {
         let HostSettings { merge_max_kb, packed_writes, packed_reads, packed_max_kb, .. } = settings.host;
         let (driver, blocks) = (Driver::new(settings), Blocks::new(settings));
@@ -123,8 +123,8 @@ impl HostQueue {
         HostCounts { driver: self.driver.as_ref().map(Driver::counts), ..self.counts.clone() }
     }
 
-    /// Puts a request into the queue, or into one that waits there; adds its completion where it needs no command. Returns its
-    /// number.
+    /// Adds a request to the queue, or merges it into one that waits there. If it needs no command, adds its completion to `requests`.
+    /// Returns its number.
     pub fn push(&mut self, request: &Command, requests: &mut Vec<RequestCompleted>) -> u64 {
         let mut rest = Sequence::new();
         let whole = self.blocks.as_ref().map_or(*request, |blocks| blocks.whole(request));
@@ -154,14 +154,14 @@ impl HostQueue {
         }
     }
 
-    /// When the driver begins to fetch the next command: before a tag is free, where a command runs. `None` if none waits or
-    /// every tag is held by a command of unknown completion.
+    /// When the driver begins to fetch the next command. While a command runs, that is before a tag is free. `None` if no command waits, or
+    /// if every tag is held by a command of unknown completion.
     pub fn ready_at(&self) -> Option<Nanos> {
         let fetched = self.tags.free_from(self.queue.first()?.arrival + self.fetch)?;
         Some(fetched - self.fetch)
     }
 
-    /// Fetches the next command, which has several entries where it is packed. All arrive at `at`.
+    /// Fetches the next command, with several entries if it is packed. All arrive at `at`.
     pub fn fetch(&mut self, at: Nanos, commands: &mut Vec<Command>) {
         commands.clear();
         let tag = self.tags.first_free();
@@ -195,7 +195,7 @@ impl HostQueue {
         }
     }
 
-    /// The command of number `event.id` is complete: adds the completions of the requests that it is made of, or sends what follows.
+    /// Handles the completion of command `event.id`: adds the completions of its requests, or enqueues their next commands.
     pub fn completed(&mut self, event: &RequestCompleted, requests: &mut Vec<RequestCompleted>) {
         let Some(sent) = self.sent.take(event.id) else { return };
         self.tags.release(sent.tag, event.complete);
@@ -207,7 +207,7 @@ impl HostQueue {
             let command = open.command;
             let mut waits = event.waits;
             waits.queue += event.arrival - open.done.map_or(command.arrival, |done| done.complete);
-            // Page operations are shared; the first request has them all.
+            // Merged requests share the page operations; all are counted for the first request.
             let own = std::mem::take(&mut subrequests);
             let done = open.done.map_or(
                 Done { start: event.start, complete: event.complete, subrequests: own, waits },
@@ -242,7 +242,7 @@ impl HostQueue {
     }
 }
 
-/// A request that needs no command is complete when it comes.
+/// The completion of a request that needs no command, at its arrival.
 fn completed_at_once(request: &Command, id: u64) -> RequestCompleted {
     let Command { arrival, op, modifiers, sector, sectors } = *request;
     let waits = LatencyBreakdown::default();

@@ -1,4 +1,4 @@
-//! The block layer's queue: requests in order of arrival, neighbours merged.
+//! The block layer's queue: requests in order of arrival; adjacent ones are merged.
 
 use std::collections::VecDeque;
 
@@ -7,11 +7,11 @@ use emmclab_device::{Command, Modifiers};
 /// Waiting requests that a new one is compared with, youngest first: the length of Linux' request queue.
 const LOOK_BACK: usize = 128;
 
-/// A request in the queue, perhaps made of several.
+/// A request in the queue; it may be merged from several.
 #[derive(Clone, Copy, Debug)]
 struct Queued {
     command: Command,
-    /// First and last request that it is made of, by number.
+    /// Numbers of the first and the last request that it consists of.
     first: u64,
     last: u64,
 }
@@ -19,7 +19,7 @@ struct Queued {
 /// Requests that wait for the driver.
 #[derive(Debug)]
 pub(super) struct Queue {
-    /// Longest request that merging makes; 0 if nothing is merged.
+    /// Longest request after merging; 0 if nothing is merged.
     most_sectors: u32,
     waiting: VecDeque<Queued>,
 }
@@ -29,11 +29,12 @@ impl Queue {
         Self { most_sectors, waiting: VecDeque::with_capacity(LOOK_BACK) }
     }
 
-    /// Puts a request after those that came before it, or into a waiting one; gives the number of the request that was the last of that one.
+    /// Adds a request after those that arrived before it, or merges it into a waiting one. If merged, returns the number of the request
+    /// that was the last of the waiting one.
     pub fn push(&mut self, command: &Command, number: u64) -> Option<u64> {
         let merged = self.merge(command, number);
         if merged.is_none() {
-            // What follows the first command of a request comes when that is complete, which may be known before.
+            // A later command of a request arrives when the command before it is complete. That time may be in the future.
             let later = |queued: &&Queued| queued.command.arrival > command.arrival;
             let place = self.waiting.len() - self.waiting.iter().rev().take_while(later).count();
             self.waiting.insert(place, Queued { command: *command, first: number, last: number });
@@ -46,7 +47,7 @@ impl Queue {
         self.waiting.front().map(|queued| queued.command)
     }
 
-    /// Takes it out; gives the number of the first request that it is made of.
+    /// Removes the first command; returns the number of the first request that it consists of.
     pub fn pop(&mut self) -> Option<u64> {
         self.waiting.pop_front().map(|queued| queued.first)
     }
@@ -76,13 +77,13 @@ impl Queue {
     }
 }
 
-/// Reads and writes without a promise; hints are no obstacle.
+/// Whether a command can be merged: reads and writes without flags that promise durability or order. Hints do not matter.
 pub(super) fn mergeable(command: &Command) -> bool {
     command.op.has_data() && !command.modifiers.intersects(Modifiers::PROMISES)
 }
 
-/// Reads and writes that may be an entry of a packed command, which has `CMD23` arguments of its own: a reliable or forced
-/// write may, one after a flush may not (JESD84-B51, 6.6.29).
+/// Whether a command can be an entry of a packed command. Each entry has its own `CMD23` argument. Thus a reliable or forced write can, but
+/// a write with preflush cannot (JESD84-B51, 6.6.29).
 pub(super) fn packable(command: &Command) -> bool {
     command.op.has_data() && !command.modifiers.intersects(Modifiers::PREFLUSH)
 }

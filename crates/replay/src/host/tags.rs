@@ -7,11 +7,11 @@ use emmclab_trace::Nanos;
 struct Tag {
     /// When the commands that held it are complete, as far as that is known.
     free: Nanos,
-    /// Commands that hold it and are not known to be complete; several where they are the entries of one packed command.
+    /// Number of commands that hold it and are not known to be complete; more than one for the entries of a packed command.
     commands: u32,
 }
 
-/// All tags; none if the device takes commands without limit.
+/// All tags; empty if the device accepts commands without limit.
 #[derive(Debug)]
 pub(super) struct Tags(Vec<Tag>);
 
@@ -20,7 +20,7 @@ impl Tags {
         Self(vec![Tag { free: Nanos::MIN, commands: 0 }; queue_depth as usize])
     }
 
-    /// When a command that arrives at `arrival` can be sent; `None` until a completion has become known.
+    /// When a command that arrives at `arrival` can be sent; `None` if every tag is held by a command of unknown completion.
     pub fn free_from(&self, arrival: Nanos) -> Option<Nanos> {
         if self.0.is_empty() {
             return Some(arrival);
@@ -34,14 +34,14 @@ impl Tags {
         idle.min_by_key(|(_, tag)| tag.free).map(|(index, _)| index)
     }
 
-    /// A command takes a tag.
+    /// Marks a tag as held by one more command.
     pub fn occupy(&mut self, tag: Option<usize>) {
         if let Some(tag) = tag {
             self.0[tag].commands += 1;
         }
     }
 
-    /// A command that holds a tag is complete.
+    /// Marks a command that holds the tag as complete.
     pub fn release(&mut self, tag: Option<usize>, complete: Nanos) {
         if let Some(tag) = tag {
             self.0[tag].commands -= 1;

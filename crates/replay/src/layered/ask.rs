@@ -1,4 +1,4 @@
-//! Requests at a level: planned, deferred, and asked about again.
+//! Requests at a level: the layer plans or defers them, and is asked again for deferred ones.
 
 use emmclab_device::{Command, Observer};
 use emmclab_layers::{Background, Decision, Defer, HostRequest, Plan};
@@ -11,7 +11,7 @@ use super::level::{Arrived, Level, Parent};
 use super::task::Source;
 
 impl Layered {
-    /// A request comes to a level, with notes on the blocks of a write and its data.
+    /// Handles a request that arrives at a level, with notes on the blocks of a write and its data.
     pub(super) fn enter<O: Observer>(
         &mut self,
         level: usize,
@@ -38,7 +38,7 @@ impl Layered {
         self.poke(level, arrival, disks)
     }
 
-    /// A plan begins, with memory for its data where the stack moves data.
+    /// Adds a plan as a task. Allocates memory for its data if the stack moves data.
     pub(super) fn add(&mut self, level: usize, source: Source, arrived: Arrived, plan: Plan) -> u32 {
         let task = self.tasks.add(level, source, arrived, plan);
         if self.moves_data {
@@ -47,7 +47,7 @@ impl Layered {
         task
     }
 
-    /// Asks a layer for the plan of a request and runs it; gives it back with the reason where the layer defers it.
+    /// Asks a layer for the plan of a request and runs it. If the layer defers the request, returns it with the reason.
     fn ask<O: Observer>(
         &mut self,
         level: usize,
@@ -72,7 +72,7 @@ impl Layered {
         }
     }
 
-    /// Has a layer go on in the background, and asks again for what it defers.
+    /// Starts the background work of a layer, and asks again for the requests that it deferred.
     pub(super) fn poke<O: Observer>(
         &mut self,
         level: usize,

@@ -1,4 +1,4 @@
-//! The executor of the stack: its state, and requests that come from the workload.
+//! The executor of the stack: its state, and the requests of the workload.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -15,12 +15,12 @@ use crate::result::LayerResult;
 use super::level::{Arrived, Level};
 use super::task::{Source, Tasks};
 
-/// The layers and all that is in progress.
+/// The layers and all work in progress.
 pub(crate) struct Layered {
     pub(super) levels: Vec<Level>,
-    /// The task of each command, by disk and number of the command there.
+    /// The task of each command, by disk and by the number of the command on that disk.
     pub(super) owners: [Numbered<u32>; 2],
-    /// The last report of a disk, kept to reuse its memory.
+    /// The last completions of a disk, kept to reuse the memory.
     pub(super) known: Vec<RequestCompleted>,
     pub(super) tasks: Tasks,
     pub(super) events: BinaryHeap<Reverse<(Nanos, u64, u32)>>,
@@ -30,32 +30,32 @@ pub(crate) struct Layered {
     pub(super) next_id: u64,
     /// Requests of the workload that are not complete.
     pub(super) open: u64,
-    /// Requests of the workload so far.
+    /// Number of requests of the workload so far.
     pub(super) came: u64,
     pub(super) last_complete: Nanos,
-    /// When background work was complete last.
+    /// When background work was last complete.
     pub(super) background_done: Nanos,
     pub(super) started: bool,
-    /// Layers whose first writes are not complete.
+    /// Number of layers whose start writes are not complete.
     pub(super) starting: usize,
-    /// The first writes to disk 0, and how many are kept.
+    /// The first writes to disk 0 as (sector, sectors), and how many are kept.
     pub(super) first_writes: Vec<(u64, u32)>,
     pub(super) first_wanted: u32,
-    /// Whether requests have data, which goes with the commands.
+    /// Whether requests have data, which is passed with the commands.
     pub(super) moves_data: bool,
-    /// Whether requests of the workload that are complete are kept for [`Layered::take_done`].
+    /// Whether completed requests of the workload are kept for [`Layered::take_done`].
     pub(super) keeps_done: bool,
     pub(super) done: Vec<Done>,
-    /// Data of a command on its way to or from a disk, kept to reuse its memory.
+    /// Data of a command between a plan and a disk, kept to reuse the memory.
     pub(super) buffer: Vec<u8>,
-    /// The entries of a packed command, kept to reuse its memory.
+    /// The entries of a packed command, kept to reuse the memory.
     pub(super) pack: Vec<Command>,
 }
 
 /// A request of the workload that is complete.
 #[derive(Debug)]
 pub(crate) struct Done {
-    /// The number that it was given when it came.
+    /// The number that it got at its arrival.
     pub id: u64,
     pub event: RequestCompleted,
     /// The data of a read or write, on a stack that moves data.
@@ -64,11 +64,11 @@ pub(crate) struct Done {
     pub failed: bool,
 }
 
-/// Time that the layers have to start before the first request.
+/// Time that the layers get for their start before the first request.
 const START: Nanos = Nanos::from_secs(1);
 
 impl Layered {
-    /// Layers, the first on top, for the disks at the bottom; keeps the first `first_wanted` writes to disk 0.
+    /// Layers, the first on top, above the disks. The first `first_wanted` writes to disk 0 are kept.
     ///
     /// # Errors
     /// As [`stacked`].
@@ -76,7 +76,7 @@ impl Layered {
         Ok(Self { first_wanted, ..Self::of(stacked(configs, below)?, 1) })
     }
 
-    /// Layers that move data, whose next request has the number `next_id`, above disks whose next commands have these numbers.
+    /// Layers that move data. `next_id` is the number of the next request, `commands` those of the next commands of the disks.
     pub fn live(layers: Vec<Box<dyn Layer>>, next_id: u64, commands: [u64; 2]) -> Self {
         Self {
             moves_data: true,
@@ -117,22 +117,22 @@ impl Layered {
         self.levels[0].layer.capacity()
     }
 
-    /// When the latest completion of a request was known.
+    /// When the latest completion of a request became known.
     pub fn last_known(&self) -> Nanos {
         self.last_complete.max(self.now)
     }
 
-    /// Whether the layer on top wants to know what the blocks of writes are.
+    /// Whether the layer on top reads the notes on the blocks of writes.
     pub fn reads_notes(&self) -> bool {
         self.levels[0].layer.reads_notes()
     }
 
-    /// Keeps requests of the workload that are complete, for [`Layered::take_done`].
+    /// Keeps completed requests of the workload for [`Layered::take_done`].
     pub fn keep_done(&mut self) {
         self.keeps_done = true;
     }
 
-    /// Takes a request of the workload, after everything that happens before it; returns its number ([`Done::id`]).
+    /// Simulates up to the arrival of a request of the workload, then submits it; returns its number ([`Done::id`]).
     pub fn submit<O: Observer>(
         &mut self,
         command: &Command,
@@ -145,7 +145,7 @@ impl Layered {
         self.submit_data(command, (notes, Vec::new()), disks)
     }
 
-    /// The same with its data.
+    /// As [`Layered::submit`], with the data of the request; the layers must have started.
     pub fn submit_data<O: Observer>(
         &mut self,
         command: &Command,
@@ -160,8 +160,8 @@ impl Layered {
         Ok(id)
     }
 
-    /// Does everything that happens up to `until`. A command that comes at `until` is later than that, though a disk would take it
-    /// before what it begins at the same time.
+    /// Simulates up to and including `until`. A command that arrives at `until` comes after that, although a disk would accept it before
+    /// the work that it begins at the same time.
     pub fn advance<O: Observer>(&mut self, until: Nanos, disks: &mut Disks<'_, O>) -> Result<()> {
         loop {
             while self.step(until, disks)? {}
@@ -173,27 +173,27 @@ impl Layered {
         Ok(())
     }
 
-    /// When something happens next.
+    /// Time of the next event.
     pub fn next_event(&self, main: &Disk, second: Option<&Disk>) -> Option<Nanos> {
         let event = self.events.peek().map(|Reverse((at, ..))| *at);
         let disks = [Some(main), second].into_iter().flatten().filter_map(Disk::next_event);
         event.into_iter().chain(disks).min()
     }
 
-    /// Adds the requests that are complete since the last call.
+    /// Appends the requests that have become complete since the last call.
     pub fn take_done(&mut self, to: &mut Vec<Done>) {
         to.append(&mut self.done);
     }
 
-    /// Goes on until every request is complete, or as far as a disk that has stopped lets it; background work may go on
-    /// beyond.
+    /// Simulates until every request is complete, or nothing more can happen on a disk that has stopped. Background work may still be in
+    /// progress then.
     pub fn settle<O: Observer>(&mut self, disks: &mut Disks<'_, O>) -> Result<()> {
         while self.open > 0 && self.step_or_stop(disks)? {}
         Ok(())
     }
 
-    /// Has the layers move all data that they keep aside to its place, from the top down, once every request is complete.
-    /// Returns the time from the last completion of a request to the end of that work; 0 if there is none.
+    /// Makes the layers move all data that they hold in temporary places to its final place, from the top layer down. All requests must be
+    /// complete. Returns the time from the last completion of a request to the end of that work; 0 if there is none.
     pub fn drain<O: Observer>(&mut self, disks: &mut Disks<'_, O>) -> Result<Nanos> {
         for level in 0..self.levels.len() {
             self.levels[level].layer.drain();
@@ -205,7 +205,7 @@ impl Layered {
         Ok((self.background_done - self.last_complete).max(Nanos::ZERO))
     }
 
-    /// Handles what comes next, where something must; false if a disk has stopped.
+    /// Handles the next event; false if a disk has stopped. No event on a working disk is an error.
     fn step_or_stop<O: Observer>(&mut self, disks: &mut Disks<'_, O>) -> Result<bool> {
         if self.step(Nanos::MAX, disks)? {
             return Ok(true);
@@ -217,7 +217,7 @@ impl Layered {
             .hint("report this defect of the layer with the settings and the trace"))
     }
 
-    /// Goes on until the layers have started, or as far as a disk that has stopped lets them; returns when that is.
+    /// Simulates until the layers have started, or until a disk has stopped; returns the time then.
     pub fn finish_start<O: Observer>(&mut self, disks: &mut Disks<'_, O>) -> Result<Nanos> {
         while self.starting > 0 && self.step_or_stop(disks)? {}
         Ok(self.now)
@@ -228,7 +228,7 @@ impl Layered {
         &self.first_writes
     }
 
-    /// Counts of the layers' work start from 0.
+    /// Resets the counts of the layers to 0.
     pub fn clear_counters(&mut self) {
         self.levels.iter_mut().for_each(Level::clear_counters);
     }
@@ -238,7 +238,7 @@ impl Layered {
         self.levels.iter().map(Level::result).collect()
     }
 
-    /// Has the layers start at `at`, before the first request.
+    /// Starts the layers at `at`, before the first request.
     pub fn start<O: Observer>(&mut self, at: Nanos, disks: &mut Disks<'_, O>) -> Result<()> {
         self.started = true;
         self.starting = self.levels.len();
@@ -253,10 +253,10 @@ impl Layered {
     }
 }
 
-/// Layers, the first on top, for the disks at the bottom.
+/// Builds layers, the first on top, above these disks.
 ///
 /// # Errors
-/// As [`build_stack`], and where there is a second disk that no layer uses.
+/// As [`build_stack`], and if there is a second disk that no layer uses.
 pub(crate) fn stacked(configs: &[LayerConfig], below: &Below) -> Result<Vec<Box<dyn Layer>>> {
     let layers = build_stack(configs, below)?;
     let uses_second = |layer: &dyn Layer| layer.areas().iter().any(|area| area.disk == 1);

@@ -1,4 +1,4 @@
-//! One layer of the stack, with the requests that it defers and those in flight.
+//! One layer of the stack, with its deferred requests and those in flight.
 
 use std::collections::VecDeque;
 
@@ -8,31 +8,31 @@ use emmclab_trace::{BlockNote, Nanos, Op};
 
 use crate::result::LayerResult;
 
-/// The command of a plan of the layer above that a request is.
+/// The command in a plan of the layer above that became this request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Parent {
     pub task: u32,
-    /// The command, whose pieces say where its data lies.
+    /// The command, whose pieces state where its data is located.
     pub command: emmclab_layers::Command,
 }
 
-/// A request at a level, from when it comes until the layer plans it.
+/// A request at a level, from its arrival until the layer plans it.
 #[derive(Clone, Debug)]
 pub(super) struct Arrived {
     pub request: HostRequest,
     pub arrival: Nanos,
     /// `None` for requests of the workload.
     pub parent: Option<Parent>,
-    /// Of a request of the workload, how many came before it.
+    /// Number of earlier requests, for a request of the workload.
     pub number: u64,
-    /// The roles of a write's blocks; only of a request of the workload.
+    /// The roles of a write's blocks; only for a request of the workload.
     pub notes: Vec<BlockNote>,
-    /// The data of a write; empty if the stack moves none.
+    /// The data of a write; empty if the stack does not move data.
     pub data: Vec<u8>,
 }
 
 impl Arrived {
-    /// A stand-in for a request in the plans that a layer runs on its own.
+    /// A placeholder for the request in plans that a layer runs without one.
     pub fn own(at: Nanos) -> Self {
         let request =
             HostRequest { id: 0, op: Op::Flush, sector: 0, sectors: 0, modifiers: Modifiers::empty() };
@@ -49,7 +49,7 @@ pub(super) struct Level {
     pub deferred: VecDeque<Arrived>,
     /// Whether background work is in progress.
     pub busy: bool,
-    /// Memory of the layer that stays from plan to plan, where the stack moves data.
+    /// Memory of the layer that is kept between plans, if the stack moves data.
     pub held: Vec<u8>,
     deferred_full: u64,
     deferred_overlap: u64,
@@ -71,7 +71,7 @@ impl Level {
         }
     }
 
-    /// Keeps a request that has come, until the layer lets it go on.
+    /// Keeps an arrived request until the layer accepts it.
     pub fn defer(&mut self, arrived: Arrived, why: Defer) {
         match why {
             Defer::Full => self.deferred_full += 1,
@@ -80,7 +80,7 @@ impl Level {
         self.deferred.push_back(arrived);
     }
 
-    /// Counts of its work start from 0.
+    /// Resets the counts of the layer to 0.
     pub fn clear_counters(&mut self) {
         (self.deferred_full, self.deferred_overlap, self.deferred_for) = (0, 0, Nanos::ZERO);
         self.layer.clear_counters();

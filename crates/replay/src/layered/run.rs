@@ -1,4 +1,4 @@
-//! Plans in simulated time: commands go out stage by stage, completions come back, in order of time.
+//! Runs plans in simulated time: sends commands stage by stage, and handles completions in order of time.
 
 use std::cmp::Reverse;
 
@@ -13,7 +13,7 @@ use super::level::Parent;
 use super::task::{Source, Task};
 
 impl Layered {
-    /// Handles what comes next up to `until`, a disk after all else of the same time; false if there is nothing.
+    /// Handles the next event up to `until`; false if there is none. At the same time, a disk comes after all other events.
     pub(super) fn step<O: Observer>(&mut self, until: Nanos, disks: &mut Disks<'_, O>) -> Result<bool> {
         let event = self.events.peek().map(|Reverse((at, ..))| *at);
         let first = |at: &Nanos| *at < until && event.is_none_or(|event| *at < event);
@@ -36,7 +36,7 @@ impl Layered {
         Ok(true)
     }
 
-    /// Hands the completions of a disk to the plans that they belong to.
+    /// Passes the completions of a disk to the plans that they belong to.
     pub(super) fn collect<O: Observer>(&mut self, disk: usize, disks: &mut Disks<'_, O>) {
         let mut known = std::mem::take(&mut self.known);
         disks.take_completed(disk, &mut known);
@@ -48,13 +48,13 @@ impl Layered {
         self.known = known;
     }
 
-    /// A command of a task is or will be complete.
+    /// Records the completion of a command of a task; its time may be in the future.
     fn child_done(&mut self, task: u32, event: &RequestCompleted) {
         self.tasks[task].note(event);
         self.release(task);
     }
 
-    /// The task waits for one command less; with the last one, its stage ends.
+    /// Decrements the number of commands that the task waits for. At 0, the stage ends.
     fn release(&mut self, task: u32) {
         self.tasks[task].waiting -= 1;
         if self.tasks[task].waiting == 0 {
@@ -67,7 +67,7 @@ impl Layered {
     pub(super) fn run<O: Observer>(&mut self, task: u32, at: Nanos, disks: &mut Disks<'_, O>) -> Result<()> {
         let current = &mut self.tasks[task];
         let below = current.level + usize::from(current.source != Source::Expanded);
-        // One more, so that the stage does not end before all of it was sent.
+        // One more than the commands, so that the stage does not end before all of them were sent.
         current.waiting += 1;
         current.end = at;
         loop {
@@ -124,14 +124,14 @@ impl Layered {
         Ok(())
     }
 
-    /// Whether a command of a plan that a device with zones does not take fails with its request: of live requests. A layer does not know
-    /// what became of the commands of its other plans, and a run that is simulated ends at such a command.
+    /// Whether a command that a zoned device refuses fails only its request. This is so for live requests only. A layer does not learn the
+    /// outcome of the commands of its other plans, and a simulated run ends at such a command.
     fn fails_alone(&self, task: u32) -> bool {
         self.moves_data && matches!(self.tasks[task].source, Source::Request | Source::Expanded)
     }
 
-    /// Moves the data of a command between a plan and a disk. Commands take effect in the order in which the disk has them, so a
-    /// read sees what it would see when it is done.
+    /// Moves the data of a command between a plan and a disk. Commands take effect in the order in which the disk gets them, so a read at
+    /// submission returns the same data as one at completion.
     fn exchange<O: Observer>(
         &mut self,
         task: u32,
@@ -155,7 +155,7 @@ impl Layered {
         }
     }
 
-    /// A plan is complete at `at`; what follows goes on now, which is later where that has only become known.
+    /// Completes a plan at `at`. Work that follows it starts now, which is later than `at` if the completion became known late.
     fn finish<O: Observer>(&mut self, task: u32, at: Nanos, disks: &mut Disks<'_, O>) -> Result<()> {
         let Task { level, source, request, parent, number, .. } = self.tasks[task];
         match source {

@@ -13,7 +13,7 @@ use super::level::{Arrived, Parent};
 pub(super) enum Source {
     Start,
     Request,
-    /// A request done as several at its level, which accepts no such flags.
+    /// A request that is executed as several at its level, because the layer does not accept its flags.
     Expanded,
     Background,
 }
@@ -29,7 +29,7 @@ pub(super) struct Task {
     pub number: u64,
     plan: Plan,
     next: usize,
-    /// The data of the request, and the plan's own buffer; empty if the stack moves no data.
+    /// The data of the request, and the plan's own buffer; empty if the stack does not move data.
     pub data: Vec<u8>,
     scratch: Vec<u8>,
     /// Whether data could not be read.
@@ -38,27 +38,27 @@ pub(super) struct Task {
     pub waiting: u32,
     /// End of the stage, as far as it is known.
     pub end: Nanos,
-    /// When a device began to work on it.
+    /// When a device began the first command of the task.
     start: Option<Nanos>,
-    /// Times of the command that was complete last, which are reported.
+    /// Wait times of the command that was complete last; reported for the task.
     waits: LatencyBreakdown,
     subrequests: u32,
 }
 
 impl Task {
-    /// The next step, which is taken.
+    /// Returns the next step and advances to the one after it.
     pub fn next_step(&mut self) -> Option<Step> {
         let step = self.plan.steps().get(self.next).copied();
         self.next += usize::from(step.is_some());
         step
     }
 
-    /// Whether the next step is an entry of the packed command of the step before it.
+    /// Whether the next step is a further entry of the packed command of the previous step.
     pub fn packs_on(&self) -> bool {
         matches!(self.plan.steps().get(self.next), Some(Step::Command(command)) if command.packed)
     }
 
-    /// Makes room for data that is read and for the plan's own buffer.
+    /// Allocates memory for data that is read and for the plan's own buffer.
     pub fn make_room(&mut self) {
         let bytes = |sectors: u32| sectors as usize * SECTOR_BYTES as usize;
         if self.request.op == Op::Read {
@@ -67,30 +67,30 @@ impl Task {
         self.scratch.resize(bytes(self.plan.scratch_sectors()), 0);
     }
 
-    /// Appends the data of a write of the plan; `held` is the memory of its layer.
+    /// Appends the data of a write of the plan to `data`; `held` is the memory of the layer.
     pub fn gather(&mut self, command: &Command, held: &mut Vec<u8>, data: &mut Vec<u8>) {
         let Self { plan, data: payload, scratch, .. } = self;
         plan.gather(command, &Bytes { payload, scratch, held }, data);
     }
 
-    /// Takes the data of a read of the plan.
+    /// Stores the data of a read of the plan.
     pub fn scatter(&mut self, command: &Command, held: &mut Vec<u8>, data: &[u8]) {
         let Self { plan, data: payload, scratch, .. } = self;
         plan.scatter(command, data, &mut Bytes { payload, scratch, held });
     }
 
-    /// Does a copy of the plan.
+    /// Executes a copy step of the plan.
     pub fn perform(&mut self, copy: &MemoryCopy, held: &mut Vec<u8>) {
         let Self { plan, data: payload, scratch, .. } = self;
         plan.perform(copy, &mut Bytes { payload, scratch, held });
     }
 
-    /// Whether all steps were taken.
+    /// Whether all steps were executed.
     pub fn is_over(&self) -> bool {
         self.next == self.plan.steps().len()
     }
 
-    /// One of its commands is or will be complete.
+    /// Records the completion of one of its commands; its time may be in the future.
     pub fn note(&mut self, event: &RequestCompleted) {
         if event.complete >= self.end {
             self.end = event.complete;
@@ -100,7 +100,8 @@ impl Task {
         self.subrequests += event.subrequests;
     }
 
-    /// The request as the layer above sees it: waiting is all that the last command did not spend otherwise.
+    /// The completion of the request for the layer above. All time that the last command did not spend otherwise counts as waiting in the
+    /// queue.
     pub fn completed(&self, at: Nanos) -> RequestCompleted {
         let waits = self.waits;
         let spent = waits.total() - waits.queue;
@@ -119,7 +120,7 @@ impl Task {
     }
 }
 
-/// Tasks by number; numbers and plans are used again.
+/// Tasks by number; numbers and plans are reused.
 #[derive(Default)]
 pub(super) struct Tasks {
     all: Vec<Task>,

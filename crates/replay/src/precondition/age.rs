@@ -1,4 +1,4 @@
-//! A new device that is being aged by one command after the other.
+//! A new device that is aged by commands, one after the other.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -9,27 +9,27 @@ use rand_pcg::rand_core::Rng;
 
 use super::what::bad;
 
-/// Share of the capacity between two samples of write amplification.
+/// Fraction of the capacity that is written between two samples of write amplification.
 const STEP: f64 = 0.1;
-/// Samples in one capacity.
+/// Number of samples per capacity.
 pub(super) const SAMPLES: usize = 10;
-/// Relative change of write amplification from one whole capacity to the next at which it is flat.
+/// Write amplification counts as flat if it changes by at most this fraction from one whole capacity of writes to the next.
 const FLAT: f64 = 0.01;
-/// Commands between two looks at whether the work is to end; some ms.
+/// Number of commands between two checks for an interrupt; some ms.
 const BETWEEN_CHECKS: u64 = 256;
 
-/// Drawn units that are written before their memory is given back: 16 MB.
+/// Number of randomly ordered units that are written before the memory of their list is freed: 16 MB.
 const DRAWN_PART: usize = 4 << 20;
 
-/// Bytes that preconditioning has written in this process: a sign of life.
+/// Bytes that preconditioning has written in this process, for progress reports.
 static WRITTEN: AtomicU64 = AtomicU64::new(0);
 
-/// Bytes that preconditioning has written in this process so far, whatever the device.
+/// Bytes that preconditioning has written in this process so far, on all devices.
 pub fn preconditioned_bytes() -> u64 {
     WRITTEN.load(Ordering::Relaxed)
 }
 
-/// A new device that is being aged, and what random writes need.
+/// A new device that is aged, with the random generator for its writes.
 pub(super) struct Age {
     device: Device,
     units: u32,
@@ -61,7 +61,7 @@ impl Age {
         self.device
     }
 
-    /// Map units that the host sees.
+    /// Number of map units of the logical capacity.
     pub fn units(&self) -> u32 {
         self.units
     }
@@ -70,7 +70,7 @@ impl Age {
         self.unit_sectors
     }
 
-    /// Units of 512 KB, the largest request of the kernels of these devices.
+    /// Number of map units in 512 KB, the largest request of the kernels of these devices.
     pub fn chunk(&self) -> u32 {
         (1024 / self.unit_sectors).max(1).min(self.units)
     }
@@ -84,7 +84,7 @@ impl Age {
         self.submit(Op::Write, u64::from(unit) * u64::from(self.unit_sectors), count * self.unit_sectors)
     }
 
-    /// One after the other: time does not matter here, so each comes when the last is done.
+    /// Submits a command at the completion of the previous one, since times do not matter here.
     pub fn submit(&mut self, op: Op, sector: u64, sectors: u32) -> Result<()> {
         self.commands += 1;
         if self.commands.is_multiple_of(BETWEEN_CHECKS) {
@@ -104,12 +104,12 @@ impl Age {
         }
     }
 
-    /// Adds erases that were not simulated, by block group.
+    /// Adds erases that were not simulated, for each block group.
     pub fn wear_on(&mut self, erases: &[u64]) -> Result<()> {
         self.device.wear_on(erases).map_err(|error| error.in_field("precondition"))
     }
 
-    /// Leaves the device without commands for a time.
+    /// Leaves the device idle for a time.
     pub fn rest(&mut self, time: Nanos) {
         self.device.idle_until(Nanos(self.device.idle_from().0.max(0)) + time);
     }
@@ -125,7 +125,7 @@ impl Age {
         Ok(())
     }
 
-    /// The numbers below `all`, of which the first `drawn` are drawn at random.
+    /// The numbers below `all` in an order whose first `drawn` numbers are drawn at random.
     pub fn draw(&mut self, drawn: u32, all: u32) -> Vec<u32> {
         let mut order: Vec<u32> = (0..all).collect();
         for at in 0..drawn {
@@ -141,14 +141,14 @@ impl Age {
         while !order.is_empty() {
             let part = order.len().min(DRAWN_PART);
             order[..part].chunks(PREFETCHED).try_for_each(|units| self.write_each(units))?;
-            // The tables of a large device grow as it is written, and this list shrinks.
+            // The list shrinks while the tables of a large device grow.
             order.drain(..part);
             order.shrink_to_fit();
         }
         Ok(())
     }
 
-    /// Writes units one after the other. Their places are known beforehand, so that the cache misses overlap.
+    /// Writes units one after the other. Their addresses are prefetched together, so that the cache misses overlap.
     fn write_each(&mut self, units: &[u32]) -> Result<()> {
         let mut sectors = [0; PREFETCHED];
         for (sector, unit) in sectors.iter_mut().zip(units) {
@@ -172,7 +172,7 @@ impl Age {
         Ok(())
     }
 
-    /// Overwrites at random until the write amplification of a capacity is that of the one before.
+    /// Overwrites at random until write amplification no longer changes from one capacity to the next.
     pub fn until_flat(&mut self, most_capacities: f64) -> Result<()> {
         let mut work = Flatness::new(u64::from(self.units), (SAMPLES, FLAT), self.device.counters());
         let samples = (most_capacities / STEP).ceil() as u64;
@@ -189,27 +189,27 @@ impl Age {
     }
 }
 
-/// Whether the work of a device has become the same from one span of writes to the next.
+/// Detects whether the work of a device no longer changes from one span of writes to the next.
 pub(super) struct Flatness {
     step: u64,
     next: u64,
-    /// Samples of a span.
+    /// Number of samples in a span.
     span: usize,
-    /// Relative change from one span to the next at which the work is the same.
+    /// The work counts as unchanged up to this relative change between spans.
     change: f64,
-    /// Pages programmed and blocks erased by group, at each sample.
+    /// Pages programmed, and blocks erased in each group, at each sample.
     samples: Vec<(u64, Vec<u64>)>,
 }
 
 impl Flatness {
-    /// For a capacity of this many writes, of which each span is this many tenths ([`SAMPLES`]).
+    /// Creates a detector for a device whose capacity is this many writes. A span is `span` tenths ([`SAMPLES`]) of the capacity.
     pub fn new(capacity: u64, (span, change): (usize, f64), counters: &Counters) -> Self {
         let step = (capacity as f64 * STEP).max(1.0) as u64;
         let first = (counters.all_page_programs(), counters.group_erases.clone());
         Self { step, next: step, span, change, samples: vec![first] }
     }
 
-    /// Takes note of the work after `done` writes; true once it is flat.
+    /// Records the work after `done` writes; returns true once it is flat.
     pub fn is_flat(&mut self, done: u64, counters: &Counters) -> bool {
         if done < self.next {
             return false;
@@ -226,7 +226,7 @@ impl Flatness {
         (now - earlier).abs() <= self.change * earlier
     }
 
-    /// Blocks erased for each write by block group, over the last span.
+    /// Blocks erased per write in each block group, over the last span.
     pub fn erase_rates(&self) -> Vec<f64> {
         let last = self.samples.len() - 1;
         let from = last.saturating_sub(self.span);

@@ -1,4 +1,4 @@
-//! Making a used device out of a new one. Every way ends: fills write each unit once, the rest has a bound.
+//! Turns a new device into a used one. All methods terminate: fills write each unit once, the others have an upper bound.
 
 mod age;
 mod used;
@@ -17,10 +17,10 @@ use crate::images::{ImageStore, file_hash};
 use crate::options::ReplayOptions;
 use crate::wrap_addresses::place;
 
-/// Time for all background work of a UFS.
+/// Idle time that is enough for all background work of a UFS.
 const HIBERNATION: Nanos = Nanos(3_600_000_000_000);
 
-/// The device that the options ask for, from the store where it has been made before.
+/// Makes the device that the options describe, or reads it from the store if it has been made before.
 pub(crate) fn precondition(
     config: &DeviceConfig,
     options: &ReplayOptions,
@@ -42,8 +42,8 @@ pub(crate) fn precondition(
     }
 }
 
-/// Makes the device that the options ask for where the store does not hold it; false if another process is making it.
-/// Nothing is done for a new device.
+/// Makes the device that the options describe if the store does not have it; returns false if another process is making it. For a new
+/// device, nothing is done.
 ///
 /// # Errors
 /// As [`crate::Simulation::new`].
@@ -62,17 +62,17 @@ pub fn prepare_by_traces(config: &DeviceConfig, inputs: Vec<TraceInput>, store: 
     store.keep(&recipe_of_traces(config, &inputs)?, || Ok(off(config, replay(config, inputs)?)))
 }
 
-/// Whether making the device takes no longer than reading its image: 128 GB are filled in 2 s.
+/// Whether making the device takes no longer than reading its image: filling 128 GB takes 2 s.
 fn is_quick(options: &ReplayOptions) -> bool {
     matches!(options.precondition, Precondition::Sequential(_))
 }
 
-/// What makes the device: the settings that decide what it holds, and what is written.
+/// Text that identifies an image: the settings that determine the contents, and what is written.
 fn recipe(config: &DeviceConfig, options: &ReplayOptions) -> Result<String> {
     let (written, pauses) = match &options.precondition {
-        // Its nights are pauses, in which some devices work.
+        // The nights of this usage are pauses, in which some devices do background work.
         used @ Precondition::Used(_) => (format!("{used} seed {}", options.seed), true),
-        // Nothing random: one device for all seeds.
+        // Nothing is random, so all seeds share one device.
         sequential @ Precondition::Sequential(_) => (format!("{sequential:?}"), false),
         random => (format!("{random:?} seed {}", options.seed), false),
     };
@@ -88,18 +88,18 @@ fn recipe_of_traces(config: &DeviceConfig, inputs: &[TraceInput]) -> Result<Stri
     Ok(recipe)
 }
 
-/// Switches a device off in good order, as it is before every run. A UFS has hibernated before: a run must not pay for a
-/// write booster that preconditioning filled.
+/// Powers a device off in an orderly way, as before every run. A UFS hibernates before that, so that the run does not pay for a write
+/// booster that preconditioning filled.
 fn off(config: &DeviceConfig, mut device: Device) -> Device {
     device.switch_off(if config.settings().interface.is_ufs() { HIBERNATION } else { Nanos::ZERO });
     device
 }
 
-/// A device that has seen `traces`, each request as soon as the one before is done; from the store where it has been made
-/// before of the same settings and the same bytes. Addresses that lie beyond the device are wrapped.
+/// A device that has executed traces, each request when the previous one is complete. It is read from the store if it has been made before
+/// with the same settings and trace files. Addresses beyond the device are wrapped.
 ///
 /// # Errors
-/// Where a trace cannot be read, the device stops on the way, or the store fails.
+/// If a trace cannot be read, the device stops on the way, or the store fails.
 pub fn age_by_traces(
     config: &DeviceConfig,
     inputs: Vec<TraceInput>,

@@ -1,8 +1,8 @@
-//! A device as a phone leaves it: some share filled with files, files made and deleted and others overwritten in place day after
-//! day, and what was deleted discarded at night.
+//! A device after use in a phone. A part of it is filled with files. Every day, files are created, deleted and overwritten in place; at
+//! night, deleted data is discarded.
 //!
-//! No phone is simulated for years. The days are simulated until the work of collection no longer changes from one half of a capacity
-//! written to the next; from then on only the erases grow, at the rate of the last half.
+//! Years of use are not simulated in full. Days are simulated until the work of garbage collection no longer changes from one half capacity
+//! of writes to the next. After that, only the erase counts grow, at the rate of the last half.
 
 use std::fmt::{self, Display, Formatter};
 use std::str::FromStr;
@@ -17,12 +17,12 @@ const DAYS: [(&str, f64); 4] = [("mo", 365.0 / 12.0), ("y", 365.0), ("w", 7.0), 
 /// Units of size, in bytes.
 const BYTES: [(&str, f64); 4] =
     [("KB", 1024.0), ("MB", 1_048_576.0), ("GB", 1_073_741_824.0), ("TB", 1_099_511_627_776.0)];
-/// The largest age and daily volume that are accepted; more is taken for a typing error.
+/// The largest age and daily volume that are accepted; more is regarded as a typing error.
 const MOST_DAYS: f64 = 100.0 * 365.0;
 const MOST_DAILY: f64 = 100.0 * 1_099_511_627_776.0;
-/// Capacities' worth of writes after which the days are no longer simulated, flat or not.
+/// Upper bound of the simulated writes, in capacities.
 const MOST_CAPACITIES: f64 = 8.0;
-/// Relative change of the work from one half of a capacity to the next at which the days are no longer simulated.
+/// The days are no longer simulated once the work changes by at most this fraction from one half capacity to the next.
 const FLAT: f64 = 0.02;
 /// Idle time at the end of each day, for the background work of the device.
 const NIGHT: Nanos = Nanos(3_600_000_000_000);
@@ -32,21 +32,21 @@ const NIGHT: Nanos = Nanos(3_600_000_000_000);
 pub struct Use {
     /// Age in days.
     pub days: f64,
-    /// Bytes written in a day.
+    /// Bytes written per day.
     pub daily_bytes: f64,
-    /// Share of the capacity that holds data, in percent.
+    /// Percentage of the capacity that contains data.
     pub filled_pct: f64,
-    /// Share of the bytes written that overwrites map units (4 KB) in place, spread evenly over the data, in percent. The rest
-    /// replaces files: 512 KB each, written in order.
+    /// Percentage of the written bytes that overwrite map units (4 KB) in place, spread evenly over the data. The rest replaces files of
+    /// 512 KB each, written sequentially.
     pub random_pct: f64,
-    /// Whether what was deleted is discarded at the end of each day, as Android does (`fstrim` when idle).
+    /// Whether deleted data is discarded at the end of each day, as on Android (`fstrim` when idle).
     pub trim: bool,
 }
 
 impl Default for Use {
-    /// A year; 2 GB a day are what four hours of the sixteen applications and twenty hours of *Idle* write in the IISWC 2015 paper (Tables
-    /// III and IV: 118 KB/s and 3.2 KB/s, 1.9 GB); half of their requests are of 4 KB (Characteristic 2) and the mean write of the median
-    /// application is of 18 KB, so that 4 KB writes are some 12 % of the bytes. A device that is 75 % full is an assumption.
+    /// One year of use; 75 % full is an assumption. The 2 GB per day are four hours of the sixteen applications and twenty hours of *Idle*
+    /// in the IISWC 2015 paper (Tables III and IV: 118 KB/s and 3.2 KB/s, 1.9 GB). Half of their requests have 4 KB (Characteristic 2), and
+    /// the mean write of the median application has 18 KB, so 4 KB writes are about 12 % of the bytes.
     fn default() -> Self {
         Self {
             days: 365.0,
@@ -80,12 +80,12 @@ impl Use {
         Ok(())
     }
 
-    /// Bytes that are written in all.
+    /// Bytes that are written in total.
     fn written(&self) -> f64 {
         self.days * self.daily_bytes
     }
 
-    /// The most of them that is simulated.
+    /// Upper bound of the bytes that are simulated.
     pub(super) fn most_written(&self, capacity: f64) -> f64 {
         self.written().min(MOST_CAPACITIES * capacity)
     }
@@ -94,7 +94,7 @@ impl Use {
 impl FromStr for Use {
     type Err = Error;
 
-    /// `1y`, `18mo,daily=10GB,filled=90,random=40,trim=no`.
+    /// Parses `1y`, or `18mo,daily=10GB,filled=90,random=40,trim=no`.
     fn from_str(text: &str) -> Result<Self> {
         const HINT: &str = "write it as used:AGE with mo, y, w or d, then daily=SIZE, filled=PCT, random=PCT or trim=no, as in \
                             used:18mo,daily=10GB,filled=90";
@@ -118,7 +118,7 @@ impl FromStr for Use {
     }
 }
 
-/// A number with a unit after it.
+/// Parses a number followed by one of these units.
 fn amount(text: &str, units: &[(&str, f64)]) -> Option<f64> {
     let (number, factor) =
         units.iter().find_map(|(unit, factor)| Some((text.strip_suffix(unit)?, factor)))?;
@@ -136,17 +136,17 @@ impl Display for Use {
     }
 }
 
-/// Where files are: extents of some hundred KB, in use or free.
+/// The extents of files, some hundred KB each, in use or free.
 struct Files {
     /// The extents in use.
     in_use: Vec<u32>,
-    /// By extent.
+    /// Whether an extent is free, by its number.
     is_free: Vec<bool>,
-    /// Extents that were freed and not discarded since; some may be in use again.
+    /// Extents that were freed and not discarded since then; some may be in use again.
     freed: Vec<u32>,
-    /// Where the next free extent is looked for.
+    /// Extent at which the search for the next free one starts.
     next: usize,
-    /// Whether every place that was free at the beginning has been written.
+    /// Whether every extent that was free at the beginning has been written.
     went_round: bool,
 }
 
@@ -161,13 +161,13 @@ impl Files {
         Self { in_use: extents, is_free, freed: Vec::new(), next: 0, went_round: in_use == count }
     }
 
-    /// An extent in use, at random.
+    /// A random extent in use.
     fn any(&self, age: &mut Age) -> u32 {
         self.in_use[age.below(self.in_use.len() as u32) as usize]
     }
 
-    /// Deletes a file at random, and returns where a new one is written: in the next free extent, as allocators of file systems go
-    /// round; where nothing is free, in the place of the old one.
+    /// Deletes a random file, and returns the extent for a new one: the next free extent in cyclic order, as in allocators of file systems,
+    /// or the old extent if none is free.
     fn replace(&mut self, age: &mut Age) -> u32 {
         let file = age.below(self.in_use.len() as u32) as usize;
         let (old, count) = (self.in_use[file], self.is_free.len());
@@ -192,10 +192,10 @@ impl Files {
     }
 }
 
-/// Makes a device that was used.
+/// Ages a device by use in a phone.
 ///
 /// # Errors
-/// Where the device is zoned, stops on the way, or would be worn out before the end.
+/// If the device is zoned, stops on the way, or would be worn out before the end.
 pub(super) fn live(age: &mut Age, usage: &Use) -> Result<()> {
     if age.device().zones().next().is_some() {
         return Err(bad(
@@ -216,14 +216,14 @@ pub(super) fn live(age: &mut Age, usage: &Use) -> Result<()> {
         return Ok(());
     }
 
-    // In extents' worth of bytes from here on.
+    // From here on, amounts are in extents.
     let extent_bytes = f64::from(chunk) * unit_bytes;
     let (total, daily) = ((usage.written() / extent_bytes).ceil() as u64, usage.daily_bytes / extent_bytes);
     let most = total.min((MOST_CAPACITIES * f64::from(count)).ceil() as u64);
     let mut work = Flatness::new(u64::from(count), (SAMPLES / 2, FLAT), age.device().counters());
     let (mut done, mut days, mut is_random) = (0, 1.0, 0.0);
     while done < most {
-        // Evenly, not by chance: the share is met on every device.
+        // Spread evenly, not at random, so that the percentage is exact on every device.
         is_random += usage.random_pct / 100.0;
         if is_random >= 1.0 {
             is_random -= 1.0;
@@ -248,7 +248,7 @@ pub(super) fn live(age: &mut Age, usage: &Use) -> Result<()> {
     age.wear_on(&more).map_err(|error| error.hint(fewer_bytes(age, usage, &more)))
 }
 
-/// Proposes a use that does not wear the device out: a half, a quarter, ... of the bytes a day. The device is lost for anything else.
+/// Proposes a usage that does not wear the device out, by halving the daily bytes until it fits. The device is unusable afterwards.
 fn fewer_bytes(age: &mut Age, usage: &Use, erases: &[u64]) -> String {
     let stands = |halves: &u32| {
         let fewer: Vec<u64> = erases.iter().map(|erases| erases >> halves).collect();
@@ -269,7 +269,7 @@ fn fewer_bytes(age: &mut Age, usage: &Use, erases: &[u64]) -> String {
     )
 }
 
-/// Discards what was deleted, and lets the device work for itself.
+/// Discards deleted data, and gives the device idle time for background work.
 fn night(age: &mut Age, files: &mut Files, trim: bool, chunk: u32) -> Result<()> {
     let freed = files.take_freed();
     if trim {

@@ -1,4 +1,4 @@
-//! What a device holds before a run, and its text form: `none`, `sequential:90`, `random:90`, `steady:4`, `used:1y,daily=2GB`.
+//! The contents of a device before a run, and their text form: `none`, `sequential:90`, `random:90`, `steady:4`, `used:1y,daily=2GB`.
 
 use std::fmt::{self, Display, Formatter};
 use std::str::FromStr;
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::used::Use;
 
-/// Bound of the overwriting where none is given, in capacities.
+/// Default upper bound of the overwriting, in capacities.
 const MOST_CAPACITIES: f64 = 4.0;
 
 /// The device's contents before the run.
@@ -18,26 +18,26 @@ pub enum Precondition {
     /// Nothing: a brand new device.
     #[default]
     None,
-    /// This share of the logical capacity, written once in order, in percent.
+    /// This percentage of the logical capacity is written once, sequentially.
     Sequential(f64),
-    /// This share of the logical capacity, written once in random order of 4 KB (or map unit) writes, in percent.
+    /// This percentage of the logical capacity is written once, in random order in units of 4 KB (or one map unit).
     Random(f64),
-    /// Full, then overwritten at random until write amplification is flat, at most this many times the capacity.
+    /// Full, then overwritten at random until write amplification is flat, up to this multiple of the capacity.
     SteadyState {
-        /// Bound of the overwriting, in capacities.
+        /// Upper bound of the overwriting, in capacities.
         most_capacities: f64,
     },
-    /// As a phone leaves it after some time of use.
+    /// After some time of use in a phone.
     Used(Use),
 }
 
 impl Precondition {
-    /// Whether the seed decides what the device holds.
+    /// Whether the contents depend on the seed.
     pub fn is_random(&self) -> bool {
         !matches!(self, Self::None | Self::Sequential(_))
     }
 
-    /// The most that making such a device writes, for a device of `capacity` bytes; 0 for a new one.
+    /// Upper bound of the bytes that are written to make such a device with `capacity` bytes; 0 for a new one.
     pub fn most_bytes(&self, capacity: f64) -> f64 {
         capacity
             * match self {
@@ -50,7 +50,7 @@ impl Precondition {
             }
     }
 
-    /// Refuses shares and bounds that are impossible.
+    /// Returns an error for impossible percentages and bounds.
     pub(super) fn check(&self) -> Result<()> {
         match self {
             Self::Sequential(share) | Self::Random(share) if !(0.0..=100.0).contains(share) => {

@@ -1,4 +1,4 @@
-//! A simulation that callers drive request by request, and whose completions they wait for.
+//! A simulation that callers drive request by request, waiting for the completions.
 
 use emmclab_device::{Observer, Stop};
 use emmclab_trace::{BlockNote, Nanos, Request, Result};
@@ -8,7 +8,7 @@ use crate::options::Mode;
 use crate::pace::Pace;
 
 impl Simulation {
-    /// The same in closed loop, with completions to be taken from [`Simulation::take_known`].
+    /// Returns the simulation in closed loop, with completions enabled for [`Simulation::take_known`].
     pub(crate) fn watched(mut self) -> Self {
         self.options.mode = Mode::Closed;
         self.options.mode_reason = Some("callers wait for their requests".to_owned());
@@ -17,12 +17,12 @@ impl Simulation {
         self
     }
 
-    /// Sectors that it takes requests for.
+    /// Number of sectors that requests can address.
     pub(crate) fn sectors(&self) -> u64 {
         self.engine.capacity()
     }
 
-    /// Takes a request at a time; false once a device has stopped.
+    /// Submits a request at time `at`; returns false once a device has stopped.
     pub(crate) fn submit<O: Observer>(
         &mut self,
         at: Nanos,
@@ -45,12 +45,12 @@ impl Simulation {
         self.engine.advance(until, &mut (&mut self.measure, observer))
     }
 
-    /// Adds completions by the count of their requests.
+    /// Appends newly known completions, each with the number of its request, counted from 0.
     pub(crate) fn take_known(&mut self, out: &mut Vec<(u64, Nanos)>) {
         self.engine.take_known(out);
     }
 
-    /// Why a device takes no more, if so.
+    /// Why a device accepts no more commands; `None` if all still do.
     pub(crate) fn stopped(&self) -> Option<&'static str> {
         self.engine.stop().map(Stop::reason)
     }

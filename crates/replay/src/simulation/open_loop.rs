@@ -1,6 +1,6 @@
-//! The fastest loop: requests at their recorded times into a device with nothing in between.
+//! The fastest loop: requests at their recorded times, directly to the device.
 //!
-//! Open-loop replay keeps its state in locals, so that the compiler uses fixed offsets.
+//! It keeps its state in locals, so that the compiler uses fixed offsets.
 
 use emmclab_device::Observer;
 use emmclab_trace::{Requests, Result};
@@ -8,7 +8,7 @@ use emmclab_trace::{Requests, Result};
 use super::Simulation;
 
 impl Simulation {
-    /// Drives requests of which none waits for another; the engine must be bare.
+    /// Simulates requests that do not wait for each other; the engine must be bare.
     #[inline(always)]
     pub(super) fn feed_open<O: Observer>(
         &mut self,

@@ -1,7 +1,7 @@
-//! The device: power, write buffer, and for each channel its bus and its planes.
+//! The tracks of a device: power, write buffer, and for each channel its bus and its planes.
 //!
-//! Events carry the time that a way spent on an operation, which is drawn in the row of the plane. The reads of a move have the
-//! times of the whole move and are drawn with its program.
+//! Events have the time that a way spent on an operation; it is drawn in the row of the plane. A read that belongs to a move has the times
+//! of the whole move, and is drawn together with its program.
 
 use std::io::{self, Write};
 
@@ -12,12 +12,12 @@ use emmclab_device::{
 use emmclab_perfetto::{Row, Slice, Steps, Throughput, Tracks, Value};
 use emmclab_trace::Nanos;
 
-/// Category of what is no operation of the flash.
+/// Category of events that are not flash operations.
 const POWER: &str = "power";
 const BUFFER: &str = "write buffer";
 const COLLECTION: &str = "collection";
 
-/// Draws what a device does.
+/// Draws the operations of a device.
 pub(super) struct DeviceTracks {
     blocks_per_plane: u32,
     planes_per_channel: u32,
@@ -27,7 +27,7 @@ pub(super) struct DeviceTracks {
     held: Option<Steps>,
     buses: Vec<Throughput>,
     planes: Vec<Plane>,
-    /// Collections that have begun, at most one in each pool.
+    /// Collections in progress, at most one in each pool.
     collecting: Vec<GcStarted>,
 }
 
@@ -85,7 +85,7 @@ impl DeviceTracks {
         PlaneId(block.0 / self.blocks_per_plane)
     }
 
-    /// An operation on a plane, whose bytes are through the bus at `through`.
+    /// Draws an operation on a plane; its bytes have passed the bus at `through`.
     fn operation<W: Write>(
         &mut self,
         tracks: &mut Tracks<W>,
@@ -201,7 +201,7 @@ impl DeviceTracks {
     ) -> io::Result<()> {
         let bytes = u64::from(event.units) * self.unit_bytes.unsigned_abs();
         self.buffer.instant(tracks, event.at, ("flush", BUFFER), &[("bytes", Value::Count(bytes))])?;
-        // All of it is on its way to the flash.
+        // All of it is being written to the flash.
         self.held.as_mut().map_or(Ok(()), |held| held.set(tracks, event.at, 0))
     }
 
@@ -213,7 +213,7 @@ impl DeviceTracks {
         })
     }
 
-    /// Ends everything; a collection that is in progress lasts to the last operation of its plane.
+    /// Ends all tracks. A collection that is still in progress is drawn up to the last operation of its plane.
     pub fn finish<W: Write>(mut self, tracks: &mut Tracks<W>) -> io::Result<()> {
         for begun in std::mem::take(&mut self.collecting) {
             let plane = self.plane_of(begun.block);
@@ -227,7 +227,7 @@ impl DeviceTracks {
     }
 }
 
-/// A read for a cause that moves nothing.
+/// Name of a read that does not belong to a move.
 fn read_name(cause: Cause) -> &'static str {
     match cause {
         Cause::ReadModifyWrite => "read for a partial write",

@@ -1,4 +1,4 @@
-//! A picture of a run in Perfetto's trace format: requests by process, and below them what the device does.
+//! A picture of a run in Perfetto's trace format: requests by process, and below them the operations of the device.
 
 mod device;
 
@@ -16,12 +16,12 @@ use crate::in_order::InOrder;
 use crate::numbered::Numbered;
 use device::DeviceTracks;
 
-/// Draws a run; its file appears whole, on [`RunTracks::finish`]. What a second device does is not drawn.
+/// Draws a run. The file appears only when complete, at [`RunTracks::finish`]. A second device is not drawn.
 pub struct RunTracks {
     path: PathBuf,
     tracks: Tracks<AtomicFile>,
     picture: Option<Picture>,
-    /// An observer cannot return an error; [`RunTracks::check`] returns the first one.
+    /// The first error; an observer cannot return it, so [`RunTracks::check`] does.
     failed: Option<io::Error>,
 }
 
@@ -36,7 +36,7 @@ struct Picture {
 }
 
 impl RunTracks {
-    /// Starts a file at `path`, before the run is made ready.
+    /// Creates a file at `path`, before the run is prepared.
     ///
     /// # Errors
     /// As [`picture_file`].
@@ -44,10 +44,10 @@ impl RunTracks {
         Ok(Self { tracks: picture_file(&path)?, path, picture: None, failed: None })
     }
 
-    /// Lays out the tracks of a device, whose run begins at `origin` or at 0, whichever is first.
+    /// Creates the tracks of a device, whose run begins at `origin` or at 0, whichever is earlier.
     ///
     /// # Errors
-    /// Where writing failed.
+    /// If writing failed.
     pub fn begin(&mut self, name: &str, device: &Device, origin: Nanos) -> Result<()> {
         let tracks = &mut self.tracks;
         tracks.set_origin(origin.min(Nanos::ZERO));
@@ -64,7 +64,7 @@ impl RunTracks {
         Ok(())
     }
 
-    /// Takes note of who sends the requests that are driven next. Without it, requests have one row.
+    /// Records the senders of the requests of the next batch. Without this, all requests are in one row.
     pub fn expect(&mut self, batch: &Batch) {
         if let Some(picture) = &mut self.picture {
             let known = picture.names.len();
@@ -77,24 +77,24 @@ impl RunTracks {
         }
     }
 
-    /// Draws more into the same file.
+    /// Draws additional tracks into the same file.
     pub fn draw(&mut self, more: impl FnOnce(&mut Tracks<AtomicFile>) -> io::Result<()>) {
         let drawn = more(&mut self.tracks);
         self.note(drawn);
     }
 
-    /// Returns the error that ended the writing, once, so that a run need not go on for nothing.
+    /// Returns the first error of writing, once, so that a run can stop early.
     ///
     /// # Errors
-    /// Where writing has failed.
+    /// If writing has failed.
     pub fn check(&mut self) -> Result<()> {
         self.failed.take().map_or(Ok(()), |error| Err(Error::io(&self.path, error)))
     }
 
-    /// Draws what is left and puts the file in place.
+    /// Draws what is left and moves the file into place.
     ///
     /// # Errors
-    /// Where writing failed at any time; nothing is then left behind.
+    /// If writing failed at any time; then no file is left.
     pub fn finish(mut self) -> Result<()> {
         self.check()?;
         let Self { path, mut tracks, picture, .. } = self;
@@ -109,7 +109,7 @@ impl RunTracks {
         }
     }
 
-    /// Draws something of the device.
+    /// Draws an event of the device.
     fn device(&mut self, drawn: impl FnOnce(&mut DeviceTracks, &mut Tracks<AtomicFile>) -> io::Result<()>) {
         if let Some(picture) = &mut self.picture {
             let drawn = drawn(&mut picture.device, &mut self.tracks);

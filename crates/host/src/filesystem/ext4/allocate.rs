@@ -1,5 +1,5 @@
-//! Where blocks and inodes go: small files side by side in a run that a flex group sets aside, large ones in aligned runs of their
-//! own (multiblock allocation).
+//! Allocation of blocks and inodes. Small files share runs that are preallocated per flex group; large files get aligned runs of their own
+//! (multiblock allocation).
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use crate::core::Core;
 use super::Ext4;
 use super::layout::{GROUP_BLOCKS, INODES_PER_BLOCK, Layout};
 
-/// Files up to this many blocks share a run (`mb_stream_req`).
+/// Files of up to this many blocks share a run (`mb_stream_req`).
 const SMALL: u64 = 16;
 /// Blocks of a run for small files (`mb_group_prealloc`).
 const SHARED_RUN: u64 = 512;
@@ -18,14 +18,14 @@ const SHARED_RUN: u64 = 512;
 const INODE_EXTENTS: u64 = 4;
 const LEAF_EXTENTS: u64 = 340;
 
-/// A run that was set aside.
+/// A preallocated run of blocks; `to` is exclusive.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Run {
     pub from: u64,
     pub to: u64,
 }
 
-/// The inodes of a group: the lowest free one is taken.
+/// The inodes of a group; the lowest free one is allocated first.
 #[derive(Clone, Debug, Default)]
 pub(super) struct GroupInodes {
     freed: BTreeSet<u64>,
@@ -33,22 +33,22 @@ pub(super) struct GroupInodes {
 }
 
 impl GroupInodes {
-    /// Keeps the first ones.
+    /// Reserves the first `count` inodes.
     pub fn keep(&mut self, count: u64) {
         self.next = self.next.max(count);
     }
 
-    /// The one that is taken next.
+    /// The inode that is allocated next.
     pub fn peek(&self) -> u64 {
         self.freed.first().copied().unwrap_or(self.next)
     }
 
-    /// Whether the group never had an inode: then its bitmap needs no read.
+    /// Whether no inode of the group was ever allocated, so that its bitmap needs no read.
     pub fn is_untouched(&self) -> bool {
         self.next == 0
     }
 
-    /// Whether no other inode is in the block of this one: then the block needs no read.
+    /// Whether no other inode in the block of this one is in use, so that the block needs no read.
     pub fn is_alone(&self, index: u64) -> bool {
         let first = index / INODES_PER_BLOCK * INODES_PER_BLOCK;
         let mut used = first..(first + INODES_PER_BLOCK).min(self.next);
@@ -72,16 +72,16 @@ impl GroupInodes {
 pub(super) struct File {
     pub group: u64,
     pub index: u64,
-    /// By page: the block, less the page.
+    /// Extents by page; the value is the block number minus the page number.
     pub extents: Ranges<i64>,
-    /// Blocks after its last one that are set aside for it, from this page on.
+    /// The page that follows its last allocated block, and the blocks that are preallocated for it.
     set_aside: Option<(u64, Run)>,
     /// Blocks of its extent tree.
     leaves: Vec<u64>,
-    /// The last transactions that changed the inode, and what is needed to find its data.
+    /// The last transactions that changed the inode, and that changed what is needed to find its data.
     pub changed: u32,
     pub data_changed: u32,
-    /// When its times were changed last, in ticks.
+    /// When its times were last changed, in ticks.
     pub tick: i64,
 }
 
@@ -93,7 +93,7 @@ impl File {
 }
 
 impl Ext4 {
-    /// The group with a free inode for a file of this group.
+    /// The first group with a free inode, from `group` on.
     pub(super) fn inode_group(&self, group: u64) -> u64 {
         let groups = self.layout.groups;
         let candidates = (0..groups).map(|step| (group + step) % groups);
@@ -103,13 +103,13 @@ impl Ext4 {
             .unwrap_or(group)
     }
 
-    /// Where data of files of this file's folder begins.
+    /// The block where the search for blocks starts for files in this file's folder.
     fn data_start(&self, inode: u32) -> u64 {
         Layout::group_start(self.layout.data_group(self.files[inode as usize].group))
     }
 
-    /// A free run of `want` blocks, or the longest one there is: the smallest buddy that holds it in the first group from `from` on that has
-    /// one.
+    /// Finds a free run of `want` blocks: the smallest sufficient buddy in the first group, from that of `from` on, that has one. Otherwise
+    /// any run of this length, or else the longest one found.
     fn find(&self, from: u64, want: u64) -> (u64, u64) {
         let groups = self.layout.groups;
         let first = Layout::group_of(from);
@@ -122,7 +122,7 @@ impl Ext4 {
         self.free.find(from, want, 1).unwrap_or((from, 0))
     }
 
-    /// The first block of the run for a page: after the page before it, else where files of its folder are.
+    /// The preferred block for a page: after the block of the previous page, or else where the search for its folder starts.
     pub(super) fn goal(&self, inode: u32, page: u64) -> u64 {
         let file = &self.files[inode as usize];
         let before =
@@ -130,7 +130,7 @@ impl Ext4 {
         before.map_or_else(|| self.data_start(inode), |block| block as u64 + 1)
     }
 
-    /// Takes up to `count` blocks for the pages of a file from this one on; `size` is its length in pages.
+    /// Allocates up to `count` blocks for the pages of a file from `page` on; `size` is its length in pages.
     fn take_blocks(&mut self, inode: u32, page: u64, count: u64, size: u64) -> Run {
         let file = &mut self.files[inode as usize];
         if let Some((expected, run)) = &mut file.set_aside
@@ -146,13 +146,13 @@ impl Ext4 {
         if size <= SMALL {
             return self.take_shared(self.data_start(inode), count);
         }
-        // As much as the file may soon have, a power of two up to 8 MB, less what lies before the page in that window.
+        // Enough for the expected growth of the file: a power of two up to 8 MB, less the part of that window before the page.
         let window = size.next_power_of_two().min(if size <= 1024 { 512 } else { 2048 });
         let want = (window - page % window).max(count.min(GROUP_BLOCKS / 2));
         let (from, length) = if page > 0 && self.free.free_at(goal, want) == want {
             (goal, want)
         } else {
-            // Streams go where the last allocation was (`s_mb_last_group`, and the groups whose buddies are known).
+            // Large files are allocated where the last allocation was (`s_mb_last_group`, and the groups whose buddies are known).
             self.find(Layout::group_start(self.last_group), want)
         };
         // A run ends with its group.
@@ -174,7 +174,7 @@ impl Ext4 {
             if run.from < run.to {
                 self.free.give(run.from, run.to);
             }
-            // The first allocation in a group sets nothing aside: its bitmap was not read when the run was sought.
+            // The first allocation in a group preallocates nothing: its bitmap was not read when the run was searched for.
             let fresh = std::mem::take(&mut self.fresh[Layout::group_of(goal) as usize]);
             let want = if fresh { count } else { SHARED_RUN.max(count) };
             let (from, length) = self.find(goal, want);
@@ -189,7 +189,7 @@ impl Ext4 {
         taken
     }
 
-    /// Gives back what was set aside for a file.
+    /// Releases the blocks that are preallocated for a file.
     pub(super) fn drop_set_aside(&mut self, inode: u32) {
         if let Some((_, run)) = self.files[inode as usize].set_aside.take()
             && run.from < run.to
@@ -198,7 +198,7 @@ impl Ext4 {
         }
     }
 
-    /// Gives back every run that was set aside, since there is not enough room beside them.
+    /// Releases all preallocated runs, since there is not enough other free space.
     fn drop_all(&mut self) {
         for inode in 0..self.files.len() {
             self.drop_set_aside(inode as u32);
@@ -211,7 +211,7 @@ impl Ext4 {
         }
     }
 
-    /// Gives pages of a file a place. How many got one, from the first one on.
+    /// Allocates blocks for pages of a file, from `page` on. Returns the run, which may be shorter than `count`.
     pub(super) fn allocate(&mut self, core: &Core, inode: u32, page: u64, count: u64, logged: bool) -> Run {
         let size = core.cache.inode(inode).end.div_ceil(4096).max(page + count);
         let mut run = self.take_blocks(inode, page, count, size);
@@ -235,7 +235,7 @@ impl Ext4 {
         run
     }
 
-    /// Adds blocks to the extent tree as extents need them, and logs the last one.
+    /// Adds blocks to the extent tree if the number of extents requires it, and logs the last one.
     fn grow_leaves(&mut self, core: &Core, inode: u32) {
         let file = &self.files[inode as usize];
         let extents = file.extents.len() as u64;
@@ -258,7 +258,7 @@ impl Ext4 {
         }
     }
 
-    /// Frees the pages of a file from this one on; they can be used again when the transaction is committed.
+    /// Frees the pages of a file from `page` on. Their blocks can be used again once the transaction is committed.
     pub(super) fn free_from(&mut self, core: &Core, inode: u32, page: u64) {
         self.drop_set_aside(inode);
         let runs: Vec<(u64, u64)> = {

@@ -1,4 +1,4 @@
-//! Folders: their inode, and the blocks with their names. Beyond one block, names are spread over leaves by a hash (`dir_index`).
+//! Folders: their inodes, and the blocks with their names. Beyond one block, names are distributed over leaves by a hash (`dir_index`).
 
 use emmclab_base::Role;
 
@@ -8,7 +8,7 @@ use crate::operation::FolderId;
 use super::layout::{FLEX, Layout};
 use super::{Ext4, GROUP_BLOCKS};
 
-/// Names in a block: a name of 12 bytes takes 20.
+/// Names per block: an entry with a name of 12 bytes takes 20.
 const NAMES: u32 = 204;
 
 /// A folder.
@@ -16,9 +16,9 @@ const NAMES: u32 = 204;
 pub(super) struct Folder {
     pub group: u64,
     index: u64,
-    /// The block of the hash tree's root, where there is one.
+    /// The root block of the hash tree, if there is one.
     root: Option<u64>,
-    /// Blocks with names, and how many each has; empty for a folder that was not used yet.
+    /// Blocks with names, each with its number of names; empty for a folder that was not used yet.
     leaves: Vec<(u64, u32)>,
     /// The last transaction that changed it.
     pub changed: u32,
@@ -37,7 +37,7 @@ impl Folder {
 pub(super) struct Folders(Vec<Folder>);
 
 impl Folders {
-    /// The root alone: inode 2, in the first block after the tables.
+    /// Only the root folder: inode 2, in the first block after the tables.
     pub fn new(block: u64) -> Self {
         Self(vec![Folder { index: 1, leaves: vec![(block, 0)], ..Folder::default() }])
     }
@@ -52,7 +52,7 @@ impl Folders {
         folder.leaves[folder.leaf_of(inode)].0
     }
 
-    /// Enters a name without a trace, for files that exist beforehand.
+    /// Adds a name without logging it, for files that exist from the start.
     pub fn add_quietly(&mut self, folder: FolderId, inode: u32) {
         let folder = &mut self.0[folder.0 as usize];
         let leaf = folder.leaf_of(inode);
@@ -61,7 +61,7 @@ impl Folders {
 }
 
 impl Ext4 {
-    /// Makes a folder that exists beforehand known: folders of the root are spread over flex groups.
+    /// Initialises a folder, which exists from the start, at its first use. Folders of the root are spread over flex groups.
     pub(super) fn open_folder(&mut self, id: FolderId) {
         let at = id.0 as usize;
         if self.folders.0.len() <= at {
@@ -78,7 +78,7 @@ impl Ext4 {
         self.folders.0[at] = Folder { group, index, leaves: vec![(block, 0)], ..Folder::default() };
     }
 
-    /// Takes a block for names: folders lie in the first group of a flex group.
+    /// Allocates a block for names. Folders are stored in the first group of a flex group.
     fn folder_place(&mut self, group: u64) -> u64 {
         let found = self.free.find(group / FLEX * FLEX * GROUP_BLOCKS, 1, 1);
         assert!(found.is_some(), "a hundredth of the file system is kept for folders");
@@ -94,7 +94,7 @@ impl Ext4 {
         self.layout.inode_block(folder.group, folder.index)
     }
 
-    /// Enters a name; a leaf that is full is split.
+    /// Adds a name; a full leaf is split.
     pub(super) fn add_name(&mut self, core: &Core, id: FolderId, inode: u32) {
         let at = id.0 as usize;
         let leaf = self.folders.0[at].leaf_of(inode);

@@ -1,8 +1,8 @@
-//! JBD2: transactions, commits, checkpoints, the place in the log.
+//! JBD2: transactions, commits, checkpoints, and the space in the log.
 //!
-//! A commit writes the data of its files that has a place, the descriptors and copies of blocks, waits for all of that, writes the commit
-//! block with preflush and FUA, and waits again. What a transaction freed can be used again from then on. The log's tail moves when a
-//! quarter of the log is free after it, or when room is needed.
+//! A commit writes the data of its files that has allocated blocks, the descriptor blocks and the copies of metadata blocks, and waits for
+//! all of that. Then it writes the commit block with preflush and FUA, and waits again. From then on, blocks that the transaction freed can
+//! be used again. The tail of the log moves when that frees a quarter of the log, or when space is needed.
 
 use std::collections::VecDeque;
 
@@ -16,12 +16,12 @@ use crate::task::{Job, Step, TaskId, Work};
 
 use super::Ext4;
 
-/// Tags of a descriptor block: 16 bytes each, after a header and before a checksum.
+/// Tags per descriptor block: 16 bytes each, after a header and before a checksum.
 const TAGS: u64 = 254;
-/// Records of a revoke block, of 8 bytes.
+/// Records per revoke block, 8 bytes each.
 const REVOKES: u64 = 509;
 
-/// Blocks that an operation may change.
+/// Most blocks that an operation changes.
 const CREDITS: u64 = 64;
 
 /// A running or committing transaction.
@@ -36,7 +36,7 @@ pub(super) struct Transaction {
     /// Runs of blocks that it freed.
     pub freed: Vec<(u64, u64)>,
     pub revoked: u64,
-    /// Whether anything was changed; a block may be revoked afterwards.
+    /// Whether anything was changed. `blocks` may still be empty, since a block can be revoked afterwards.
     used: bool,
 }
 
@@ -51,7 +51,7 @@ impl Transaction {
     }
 }
 
-/// A committed transaction whose blocks are not all home.
+/// A committed transaction of which some blocks are not yet written in place.
 #[derive(Debug)]
 struct Committed {
     id: u32,
@@ -63,23 +63,23 @@ struct Committed {
 /// The journal.
 #[derive(Debug)]
 pub(super) struct Journal {
-    /// First block and length, the superblock included.
+    /// First block and length, including the superblock.
     start: u64,
     length: u64,
     pub running: Transaction,
     committing: Option<Transaction>,
-    /// Whether its commit block is in progress.
+    /// Whether the commit block of `committing` is in progress.
     commit_sent: bool,
-    /// The last transaction that is durable, and the last one whose commit was asked for.
+    /// The last transaction that is durable, and the last one whose commit was requested.
     pub durable: u32,
     requested: u32,
     committed: VecDeque<Committed>,
-    /// The next block of the log, counted from the journal's first one, and the blocks that the log may still take.
+    /// The next block of the log, relative to the first block of the journal, and the number of free blocks in the log.
     head: u64,
     free: u64,
-    /// The tail as the journal's superblock has it: transaction and block; `None` while it says that the log is empty.
+    /// The tail in the journal's superblock: transaction and block; `None` while the superblock marks the log as empty.
     tail: Option<(u32, u64)>,
-    /// The tail that is being written, and the write.
+    /// The tail that is being written, and the bio of that write.
     next_tail: (u32, u64),
     tail_bio: BioId,
     commit_task: Option<TaskId>,
@@ -115,7 +115,7 @@ impl Journal {
         self.length / 4
     }
 
-    /// When the running transaction has to be committed.
+    /// When the running transaction must be committed; `None` if it is empty, or if its commit was requested already.
     pub fn due(&self, core_interval: Nanos) -> Option<Nanos> {
         let waits = !self.running.is_empty() && self.requested < self.running.id;
         waits.then(|| self.running.begun + core_interval)
@@ -130,7 +130,7 @@ impl Journal {
         self.commit_sent && self.committing.as_ref().is_some_and(|transaction| transaction.id == id)
     }
 
-    /// A file is gone; its number may be used again.
+    /// Removes a deleted file from the transactions, since its number may be reused.
     pub fn forget_file(&mut self, inode: u32) {
         self.running.ordered.retain(|one| *one != inode);
         if let Some(transaction) = &mut self.committing {
@@ -138,19 +138,19 @@ impl Journal {
         }
     }
 
-    /// Blocks of the log that the transactions in progress will take.
+    /// Number of log blocks that the running and the committing transaction need.
     fn promised(&self) -> u64 {
         self.running.log_blocks() + self.committing.as_ref().map_or(0, Transaction::log_blocks)
     }
 
-    /// Blocks of the log from one place to another.
+    /// Number of blocks in the log from one position to another.
     fn distance(&self, from: u64, to: u64) -> u64 {
         (to + self.length - 1 - from) % (self.length - 1)
     }
 }
 
 impl Ext4 {
-    /// The running transaction changes a block.
+    /// Records that the running transaction changes a block.
     pub(super) fn log(&mut self, core: &Core, block: u64, role: Role) {
         let transaction = &mut self.journal.running;
         if !transaction.used {
@@ -161,7 +161,8 @@ impl Ext4 {
         }
     }
 
-    /// A transaction frees a metadata block: it is not logged any more, and older copies of it must not be replayed.
+    /// Removes a freed metadata block from the running transaction. If it was ever logged, adds a revoke record, so that older copies of it
+    /// are not replayed.
     pub(super) fn revoke(&mut self, block: u64) {
         if self.buffers.forget(block) {
             self.journal.running.revoked += 1;
@@ -169,7 +170,8 @@ impl Ext4 {
         self.journal.running.blocks.retain(|one| *one != block);
     }
 
-    /// Whether the running transaction takes what an operation changes; else the task awaits a commit, or room in the log.
+    /// Whether there is room for the changes of an operation, in the running transaction and in the log. If not, the task waits for a
+    /// commit or for space in the log.
     pub(super) fn has_room(&mut self, core: &mut Core, task: TaskId) -> bool {
         let journal = &self.journal;
         let largest = journal.largest_transaction();
@@ -191,7 +193,7 @@ impl Ext4 {
         true
     }
 
-    /// Asks for a commit of a transaction and all before it. Whether it was not asked for before.
+    /// Requests the commit of a transaction and all before it; returns false if that was already requested.
     pub(super) fn request_commit(&mut self, core: &mut Core, id: u32) -> bool {
         if id <= self.journal.requested || id > self.journal.running.id {
             return false;
@@ -204,7 +206,7 @@ impl Ext4 {
         true
     }
 
-    /// The task awaits the commit of a transaction that is not durable.
+    /// Makes the task wait for the commit of a transaction, unless that is durable.
     pub(super) fn await_commit(&mut self, core: &mut Core, task: TaskId, id: u32) {
         if id > self.journal.durable {
             self.journal.waiting_for_commit.push((id, task));
@@ -212,13 +214,13 @@ impl Ext4 {
         }
     }
 
-    /// The id of the transaction to commit before a sync of the whole file system ends; `None` if all is durable.
+    /// The transaction that must be committed for a sync of the whole file system; `None` if everything is durable.
     pub(super) fn last_transaction(&self) -> Option<u32> {
         let running = (!self.journal.running.is_empty()).then_some(self.journal.running.id);
         running.or(self.journal.committing.as_ref().map(|transaction| transaction.id))
     }
 
-    /// Writes the journal's superblock with the tail to be.
+    /// Writes the journal's superblock with a new tail.
     fn write_tail(&mut self, core: &mut Core, task: TaskId, tail: (u32, u64), flags: Flags, cause: Cause) {
         let mut write =
             BioRequest::write(self.mount, self.journal.start * 8, 8, Role::JournalSuperblock, cause);
@@ -233,7 +235,7 @@ impl Ext4 {
         self.journal.next_tail = tail;
     }
 
-    /// The tail that was written counts.
+    /// Makes the tail that was written the current one, and frees the log blocks before it.
     fn tail_written(&mut self) {
         let tail = self.journal.next_tail;
         if let Some((_, old)) = self.journal.tail {
@@ -242,7 +244,7 @@ impl Ext4 {
         self.journal.tail = Some(tail);
     }
 
-    /// Drops committed transactions whose blocks are home, and gives the tail that the log could have.
+    /// Drops committed transactions whose blocks are all written in place; returns the tail that the log could have.
     fn clean(&mut self, core: &Core) -> (u32, u64) {
         while let Some(oldest) = self.journal.committed.front_mut() {
             while let Some(block) = oldest.blocks.last() {
@@ -257,7 +259,7 @@ impl Ext4 {
         (next, self.journal.head)
     }
 
-    /// The next step of the thread that commits.
+    /// Executes the next step of the commit thread.
     pub(super) fn commit_step(&mut self, core: &mut Core, task: TaskId) -> Step {
         let part = core.tasks[task].part;
         core.tasks[task].part += 1;
@@ -306,7 +308,7 @@ impl Ext4 {
         Step::Wait(Wait::SyncCommit)
     }
 
-    /// Writes what has to be complete before the commit block.
+    /// Writes everything that must be complete before the commit block.
     fn write_transaction(&mut self, core: &mut Core, task: TaskId) {
         let Some(transaction) = self.journal.committing.take() else { return };
         for inode in &transaction.ordered {
@@ -367,7 +369,7 @@ impl Ext4 {
         core.submit_for(write, task);
     }
 
-    /// Discards what a durable transaction freed; it is used again after that.
+    /// Discards the blocks that a durable transaction freed; they are used again only after that.
     fn discard_freed(&mut self, core: &mut Core, task: TaskId) {
         let Some(transaction) = self.journal.committing.as_ref().filter(|_| self.discard) else { return };
         for (from, to) in &transaction.freed {
@@ -401,7 +403,7 @@ impl Ext4 {
         self.journal.waiting_for_commit = waiting;
     }
 
-    /// The next step of the thread that makes room in the log.
+    /// Executes the next step of the checkpoint thread, which frees space in the log.
     pub(super) fn checkpoint_step(&mut self, core: &mut Core, task: TaskId) -> Step {
         let part = core.tasks[task].part;
         core.tasks[task].part += 1;
@@ -415,7 +417,7 @@ impl Ext4 {
                         self.buffers.write_home(core, block, Cause::Checkpoint, Some(task));
                     }
                 } else if self.journal.tail.is_some_and(|(_, old)| old == first) {
-                    // All of the log is in transactions that are not committed.
+                    // The whole log is used by transactions that are not committed.
                     if let Some(last) = self.last_transaction() {
                         self.request_commit(core, last);
                         self.await_commit(core, task, last);
@@ -424,7 +426,7 @@ impl Ext4 {
                 }
             }
             1 => {
-                // What is home has to be durable before the log forgets its copies.
+                // Blocks that were written in place must be durable before the log drops its copies.
                 if self.barrier {
                     core.submit_for(BioRequest::flush(self.mount, Cause::Checkpoint), task);
                 }

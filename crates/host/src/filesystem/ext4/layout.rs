@@ -1,16 +1,16 @@
-//! Where mke2fs puts things: block groups, their descriptors, bitmaps and inode tables, the journal.
+//! The on-disk layout that mke2fs chooses: block groups with their descriptors, bitmaps and inode tables, and the journal.
 
 use emmclab_base::{Error, Kind, Result};
 
 use crate::mount::Mount;
 
-/// Blocks of a group.
+/// Blocks per group.
 pub(super) const GROUP_BLOCKS: u64 = 32_768;
-/// Groups whose bitmaps and inode tables lie together.
+/// Groups whose bitmaps and inode tables are stored together (flex group).
 pub(super) const FLEX: u64 = 16;
-/// Inodes of 256 bytes in a block.
+/// Inodes per block, 256 bytes each.
 pub(super) const INODES_PER_BLOCK: u64 = 16;
-/// Bytes of the file system for each inode.
+/// Bytes of the file system per inode.
 const INODE_RATIO: u64 = 16_384;
 const DESCRIPTORS_PER_BLOCK: u64 = 64;
 
@@ -20,7 +20,7 @@ pub(super) struct Layout {
     pub blocks: u64,
     pub groups: u64,
     pub inodes_per_group: u64,
-    /// Blocks of group descriptors, with those that are kept for growing.
+    /// Blocks of group descriptors, including those that are reserved for growth.
     descriptors: u64,
     pub journal: u64,
     pub journal_blocks: u64,
@@ -37,7 +37,7 @@ impl Layout {
         let inodes = (blocks * 4096 / INODE_RATIO).max(64);
         let inodes_per_group = inodes.div_ceil(groups).next_multiple_of(INODES_PER_BLOCK);
         let descriptors = groups.div_ceil(DESCRIPTORS_PER_BLOCK);
-        // Room for growing a thousandfold, in one block of addresses.
+        // Space for growth by a factor of 1024, up to what one block of addresses can refer to.
         let kept =
             (blocks * 1024).div_ceil(GROUP_BLOCKS).div_ceil(DESCRIPTORS_PER_BLOCK).min(1024 + descriptors);
         let journal_blocks = match mount.options.journal_mb {
@@ -59,7 +59,7 @@ impl Layout {
                 .of_field("sectors", 0, mount.sectors.to_string().as_bytes())
                 .hint(format!("use a partition of {least} sectors or more, and `journal_mb` of 4 or more")));
         }
-        // In the middle, after the tables of its flex group.
+        // The journal is in the middle, after the tables of its flex group.
         let group = groups / 2 / FLEX * FLEX;
         layout.journal = if groups > 2 * FLEX {
             Layout::group_start(group + 1) + layout.overhead(group + 1)
@@ -84,7 +84,7 @@ impl Layout {
         group / FLEX * FLEX
     }
 
-    /// Blocks of a group's superblock and descriptors; most groups have none.
+    /// Number of blocks of a group's superblock and descriptor copies; 0 for most groups.
     fn overhead(&self, group: u64) -> u64 {
         let power = |base: u64| {
             let mut at = base;
@@ -126,13 +126,13 @@ impl Layout {
         first + 2 * groups + group % FLEX * self.inode_blocks() + index / INODES_PER_BLOCK
     }
 
-    /// The first block after the tables of the first flex group: that of the root folder.
+    /// The first block after the tables of the first flex group; it contains the root folder.
     pub fn first_data(&self) -> u64 {
         let (first, groups) = self.tables(0);
         first + groups * (2 + self.inode_blocks())
     }
 
-    /// The ranges of blocks that are taken by the file system itself.
+    /// The ranges of blocks that the file system itself uses.
     pub fn taken(&self) -> Vec<(u64, u64)> {
         let mut taken = Vec::new();
         for group in 0..self.groups {
@@ -148,14 +148,14 @@ impl Layout {
         taken
     }
 
-    /// The group where data of regular files of a flex group begins: the tables fill its first one.
+    /// The first group for data of regular files of a flex group: the second one, since the tables fill the first.
     pub fn data_group(&self, group: u64) -> u64 {
         let flex = Self::flex_of(group);
         if flex + 1 < self.groups { flex + 1 } else { group }
     }
 }
 
-/// Blocks of the journal that mke2fs 1.47 makes by default.
+/// Default size of the journal in blocks, as in mke2fs 1.47.
 fn default_journal(blocks: u64) -> u64 {
     let mb = match blocks {
         ..32_768 => 4,
@@ -175,7 +175,7 @@ mod tests {
     use super::*;
     use crate::mount::{FilesystemKind, MountOptions};
 
-    /// Addresses that e2fsprogs 1.47 chose for 16 GB, as `dumpe2fs` and traces of Linux 6.18 show them.
+    /// Addresses that e2fsprogs 1.47 chose for 16 GB, as shown by `dumpe2fs` and by traces of Linux 6.18.
     #[test]
     fn a_partition_of_16_gb_is_laid_out_as_mke2fs_does() {
         let options = MountOptions { journal_mb: Some(128), ..MountOptions::default() };

@@ -1,7 +1,7 @@
-//! ext4 in ordered mode: what operations change, when it is committed, where blocks go.
+//! ext4 in ordered mode: the blocks that operations change, their commits, and the allocation of blocks.
 //!
-//! Rules of Linux 6.x (`fs/ext4`, `fs/jbd2`), which those of 2.6.35 equal but for the sizes of journals. Not modelled: fast commits, times
-//! of access (mounted with `noatime`), blocks kept for root, names longer or shorter than 12 bytes.
+//! The rules are those of Linux 6.x (`fs/ext4`, `fs/jbd2`); those of 2.6.35 are equal, except for the sizes of journals. Not modelled: fast
+//! commits, access times (mounted with `noatime`), blocks reserved for root, names longer or shorter than 12 bytes.
 
 mod allocate;
 mod folders;
@@ -30,9 +30,9 @@ use folders::Folders;
 use journal::Journal;
 use layout::{FLEX, GROUP_BLOCKS, Layout};
 
-/// The step of times in inodes, in ns.
+/// Resolution of the times in inodes, in ns.
 const TICK: i64 = 4_000_000;
-/// Inodes that mke2fs keeps, `lost+found` included.
+/// Number of inodes that mke2fs reserves, including `lost+found`.
 const FIRST_INODES: u64 = 11;
 
 /// A file system.
@@ -46,16 +46,16 @@ pub(super) struct Ext4 {
     commit_interval: Nanos,
     layout: Layout,
     free: FreeBlocks,
-    /// Blocks that are not free for good, or for pages that were written in memory only.
+    /// Blocks that are not free, and blocks that are reserved for pages written only in memory.
     used: u64,
     reserved: u64,
     inodes: Vec<GroupInodes>,
     free_inodes: u64,
     files: Vec<File>,
     folders: Folders,
-    /// Groups in which nothing was allocated since the mount.
+    /// Whether nothing was allocated in a group since the mount.
     fresh: Vec<bool>,
-    /// Groups in which something was ever allocated; the bitmap of others needs no read (`uninit_bg`).
+    /// Whether anything was ever allocated in a group; otherwise its bitmap needs no read (`uninit_bg`).
     touched: Vec<bool>,
     /// The group of the last allocation.
     last_group: u64,
@@ -63,7 +63,7 @@ pub(super) struct Ext4 {
     shared: Vec<Run>,
     buffers: Buffers,
     journal: Journal,
-    /// Whether a file was opened since the mount, which is noted in the superblock.
+    /// Whether a file was opened since the mount; the first time is recorded in the superblock.
     opened: bool,
 }
 
@@ -75,7 +75,7 @@ impl Ext4 {
         for (from, to) in layout.taken() {
             free.take_any(from, to);
         }
-        // The root folder, and lost+found.
+        // The blocks of the root folder and of lost+found.
         let root = layout.first_data();
         free.take_any(root, root + 5);
         let mut inodes = vec![GroupInodes::default(); layout.groups as usize];
@@ -89,7 +89,7 @@ impl Ext4 {
             used: layout.blocks - free.len(),
             free,
             reserved: 0,
-            // Some are kept for folders, which exist beforehand.
+            // Some are reserved for folders, which exist from the start.
             free_inodes: layout.groups * (layout.inodes_per_group - FIRST_INODES) * 15 / 16,
             inodes,
             files: Vec::new(),
@@ -105,7 +105,7 @@ impl Ext4 {
         })
     }
 
-    /// The superblock notes the first file that is opened since the mount.
+    /// Logs the superblock at the first open of a file since the mount.
     fn note_open(&mut self, core: &mut Core) {
         if !self.opened {
             self.opened = true;
@@ -125,7 +125,7 @@ impl Ext4 {
         self.layout.inode_block(file.group, file.index)
     }
 
-    /// Gives a new file an inode.
+    /// Allocates an inode for a new file.
     fn take_inode(&mut self, folder: FolderId, inode: u32) {
         let group = self.inode_group(self.folders.get(folder).group);
         let index = self.inodes[group as usize].take();
@@ -133,7 +133,7 @@ impl Ext4 {
         *self.file(inode) = File::new(group, index);
     }
 
-    /// Reads blocks that are not in memory, and awaits those that a commit is writing. Whether an operation can go on.
+    /// Reads blocks that are not in memory, and waits for those that a commit is writing. Returns whether the operation can continue.
     fn ready(&mut self, core: &mut Core, task: TaskId, blocks: &[u64]) -> bool {
         let mut ready = true;
         for block in blocks {
@@ -154,12 +154,12 @@ impl Ext4 {
         self.log(core, Layout::descriptor(group), Role::GroupDescriptors);
     }
 
-    /// The list of files to delete after a crash begins in the superblock.
+    /// Logs the superblock, which has the head of the list of files to delete after a crash (orphans).
     fn log_orphans(&mut self, core: &Core) {
         self.log(core, 0, Role::Superblock);
     }
 
-    /// Makes what a transaction changed durable, and by that the pages that are complete.
+    /// Makes the changes of a transaction durable, together with the pages whose writes are complete.
     fn sync_transaction(&mut self, core: &mut Core, task: TaskId, id: u32) -> Step {
         match core.tasks[task].part {
             0 => {
@@ -174,7 +174,7 @@ impl Ext4 {
                 self.await_commit(core, task, id);
                 Step::Wait(if own { Wait::SyncCommit } else { Wait::SyncJoined })
             }
-            // The commit's flush may have come before the pages.
+            // The flush of the commit may have preceded the writes of the pages.
             1 => {
                 core.tasks[task].part = 2;
                 self.flush(core, task)
@@ -190,7 +190,7 @@ impl Ext4 {
         Step::Wait(Wait::SyncCommit)
     }
 
-    /// Writes the dirty pages of a file that have a place, and awaits all of it that is in progress.
+    /// Writes the dirty pages of a file that have allocated blocks, and waits for all its writes in progress.
     fn write_placed(&mut self, core: &mut Core, task: TaskId, inode: u32) {
         let round = Round { waiter: Some(task), only_placed: true, ..Round::all(Cause::Commit) };
         write_pages(core, self, inode, &round);
@@ -343,7 +343,7 @@ impl Filesystem for Ext4 {
     }
 
     fn begin_write(&mut self, core: &mut Core, task: TaskId, inode: u32) -> Step {
-        // Times change once in a tick.
+        // Times change at most once per tick.
         if self.files[inode as usize].tick == core.now.0 / TICK {
             return Step::Done;
         }
@@ -356,7 +356,7 @@ impl Filesystem for Ext4 {
 
     fn wrote(&mut self, core: &mut Core, inode: u32, pages: Range<u64>, grew: bool) {
         let file = &self.files[inode as usize];
-        // The length on the device follows when the last page gets its place, or at once where it has one.
+        // The length on the device changes when the last page is allocated, or at once if it already is.
         let longer = grew && file.extents.get(pages.end - 1).is_some();
         if longer || file.tick != core.now.0 / TICK {
             self.log_inode(core, inode);
@@ -411,7 +411,7 @@ impl Filesystem for Ext4 {
     fn sync_folder(&mut self, core: &mut Core, task: TaskId, folder: FolderId) -> Step {
         self.open_folder(folder);
         if core.config.folder_sync_commits {
-            // `ext4_force_commit`: what runs is committed, and where nothing does nothing is sent.
+            // `ext4_force_commit`: commits the transactions that are not durable; sends nothing if there are none.
             if core.tasks[task].part == 0 && self.last_transaction().is_none() {
                 return Step::Done;
             }
@@ -439,7 +439,7 @@ impl Filesystem for Ext4 {
     }
 
     fn free_pages(&self) -> u64 {
-        // A hundredth is left for folders and extent trees.
+        // One hundredth is reserved for folders and extent trees.
         (self.layout.blocks - self.layout.blocks / 100).saturating_sub(self.used + self.reserved)
     }
 

@@ -1,4 +1,4 @@
-//! Real data through layers, the host's queue, merging and packing: every sector reads back what was last written.
+//! Real data through layers, the host's queue, merging and packing: every sector reads back the data last written.
 
 use std::collections::HashMap;
 use std::io;
@@ -13,16 +13,16 @@ use super::super::HostQueue;
 const SECTOR: usize = 512;
 const BELOW: Below = Below::new(4096, None);
 
-/// A disk behind the host's queue: data moves when the driver fetches the command, and only as its entries say.
+/// A disk below the host's queue. Data moves when the driver fetches the command, and only for its entries.
 struct QueueDisk {
     host: HostQueue,
     data: Vec<u8>,
-    /// Data of writes that wait, by number; of reads, once they were fetched.
+    /// Data by request number: of waiting writes, and of reads that were fetched.
     moving: HashMap<u64, Vec<u8>>,
     now: Nanos,
-    /// Commands so far.
+    /// Number of commands sent.
     sent: u64,
-    /// Requests that come while a command is under way.
+    /// Duration of a command; each request arrives 1 ns after the one before, so this many arrive during a command.
     burst: Nanos,
 }
 
@@ -150,7 +150,7 @@ fn what_a_layer_sends_is_merged_and_packed() {
     assert!(disk.host.counts.merged >= 18 && disk.host.counts.packs >= 2, "{:?}", disk.host.counts);
 }
 
-/// Operation, place, length in sectors.
+/// Operation, address, length in sectors.
 type Step = (u8, u16, u8);
 
 proptest! {
@@ -168,7 +168,7 @@ proptest! {
     ) {
         let mut executor = executor(&names, merge, writes, depth, burst);
         let capacity = executor.layer(0).capacity();
-        // What was written last to each sector; discarded ones hold anything.
+        // The value last written to each sector; `None` for discarded ones, which may hold anything.
         let mut model: Vec<Option<u8>> = vec![Some(0); capacity as usize];
         for (i, (op, place, length)) in steps.iter().enumerate() {
             let sectors = u64::from(length % 24 + 1);

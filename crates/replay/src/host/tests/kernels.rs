@@ -1,4 +1,4 @@
-//! The commands that kernels make of the flags of requests.
+//! The commands into which kernels translate the flags of requests.
 
 use emmclab_device::{LatencyBreakdown, Modifiers};
 
@@ -6,12 +6,12 @@ use super::*;
 
 const CACHE: (&str, &str) = ("cache.size_kb", "512");
 
-/// A device with a cache under a kernel, and other settings.
+/// The host queue of a kernel above a device with a cache, with other settings.
 fn kernel(name: &str, settings: &[(&str, &str)]) -> HostQueue {
     host(&[&[("host.kernel", name), CACHE], settings].concat())
 }
 
-/// All commands that a request becomes, with their flags; each takes 100 ns. The request takes the time from 0 on.
+/// Returns the commands of one request with their flags. The request arrives at 0; each command takes 100 ns.
 fn commands(host: &mut HostQueue, op: Op, flags: Modifiers) -> Vec<(Op, Modifiers)> {
     let (sector, sectors) = if op == Op::Flush { (0, 0) } else { (8, 8) };
     let (mut now, mut out, mut done) = (Nanos(0), Vec::new(), Vec::new());
@@ -69,7 +69,7 @@ fn a_vendor_kernel_sends_a_barrier_before_a_commit_unless_the_cache_keeps_order(
     assert_eq!(sent(&[], COMMIT), [(Op::Flush, Modifiers::BARRIER), (Op::Write, RELIABLE)]);
     assert_eq!(sent(&[("cache.policy", "fifo")], COMMIT), [(Op::Write, RELIABLE)]);
     assert_eq!(sent(&[("features.barrier", "false")], COMMIT), [(Op::Flush, NONE), (Op::Write, RELIABLE)]);
-    // Without FUA, completion promises what came before: an order is too little.
+    // The completion of a write with preflush, but without FUA, promises that earlier data is durable; a barrier only orders.
     assert_eq!(sent(&[], Modifiers::PREFLUSH), [(Op::Flush, NONE), (Op::Write, NONE)]);
 }
 
@@ -126,7 +126,7 @@ fn what_follows_a_command_waits_for_it_and_holds_up_no_request_that_came_before(
     let fua = Command { modifiers: RELIABLE, ..Command::new(Nanos(0), Op::Write, 8, 8) };
     host.push(&fua, &mut done);
     assert_eq!(fetch(&mut host, 0), [(Op::Write, 4, 4)]);
-    // The completion is known at once, for later.
+    // The completion is known at once, but its time is in the future.
     host.completed(&write_completed(0, 0, 500), &mut done);
     push(&mut host, 100, Op::Read, 1000, 4);
     assert_eq!(host.ready_at(), Some(Nanos(100)));

@@ -1,4 +1,4 @@
-//! Requests that are merged, packed and fetched, and the times of it.
+//! Tests of merging, packing and fetching requests, and of their times.
 
 mod below_layers;
 mod kernels;
@@ -68,7 +68,7 @@ fn consecutive_writes_are_packed_within_entries_and_size() {
     assert_eq!((host.counts.packs, host.counts.packed_requests), (1, 3));
 }
 
-/// Command `id` of 4 KB, sent at `arrival`.
+/// The completion of command `id` of 4 KB, sent at `arrival`.
 fn write_completed(id: u64, arrival: i64, complete: i64) -> RequestCompleted {
     let waits = LatencyBreakdown::default();
     let (op, sector, sectors) = (Op::Write, 0, 8);
