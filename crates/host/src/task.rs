@@ -145,7 +145,7 @@ impl Tasks {
         Some(id)
     }
 
-    /// Makes the task wait for everything that it awaits; without that, it is ready at once.
+    /// Makes the task wait for everything registered by [`Tasks::await_one`]; it is ready at once if there is nothing.
     pub fn wait(&mut self, id: TaskId, wait: Wait) {
         let task = &mut self.all[id as usize];
         task.wait = wait;

@@ -12,9 +12,9 @@ pub struct RunTimeRow {
     /// Reads and writes.
     #[serde(flatten)]
     pub data: OverTimeRow,
-    /// Mean time that a read or write waits behind other requests, ms.
+    /// Mean time that a read or write waits for other requests, ms.
     pub queue_ms: Option<f64>,
-    /// Mean time that a read or write waits behind garbage collection, ms.
+    /// Mean time that a read or write waits for garbage collection, ms.
     pub gc_ms: Option<f64>,
     /// Mean time that a read or write waits for the device to wake up, ms.
     pub wake_up_ms: Option<f64>,

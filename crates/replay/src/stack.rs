@@ -307,7 +307,7 @@ impl Stack {
         observer: &mut O,
         answers: &mut Vec<Answer>,
     ) -> Result<()> {
-        // Requests that begin may complete at once.
+        // The start of requests can make further requests complete.
         while self.take_done(now, answers) {
             for index in 0..self.taken.len() {
                 if self.taken[index].begun.is_none() {
@@ -319,8 +319,8 @@ impl Stack {
         Ok(())
     }
 
-    /// Appends the requests that are complete by now; returns false if there are none. The engine completes requests that arrived before
-    /// the layers were ready.
+    /// Appends the requests that are complete by `now`; returns false if there are none. A known completion can be later: the engine
+    /// processes a request that arrived before the layers were ready at once, with the time at which they are.
     fn take_done(&mut self, now: Nanos, answers: &mut Vec<Answer>) -> bool {
         self.layered.take_done(&mut self.done);
         let (taken, mut any) = (&mut self.taken, false);

@@ -5,7 +5,7 @@ use emmclab_device::{Capabilities, Command, KernelEra, KernelRules, Modifiers, S
 use emmclab_trace::{Nanos, Op};
 use serde::Serialize;
 
-/// The treatment of the flags of requests by a named kernel.
+/// Counts of the commands into which a named kernel translates the flags of requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct DriverCounts {
     /// The kernel, as `host.kernel` names it.

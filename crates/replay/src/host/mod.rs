@@ -28,7 +28,7 @@ use driver::{Driver, Sequence};
 use queue::{Queue, packable};
 use tags::Tags;
 
-/// The host's treatment of requests before the device saw them.
+/// Counts of the host's queue and driver.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct HostCounts {
     /// Commands sent; a packed one counts once.
@@ -43,7 +43,7 @@ pub struct HostCounts {
     pub packs_by_entries: Vec<u64>,
     /// Bytes of the largest command, header blocks not counted.
     pub largest_command_bytes: u64,
-    /// The treatment of flags, where `host.kernel` names a kernel.
+    /// Counts of the translation of flags, if `host.kernel` names a kernel.
     pub driver: Option<DriverCounts>,
 }
 

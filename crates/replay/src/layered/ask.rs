@@ -72,7 +72,7 @@ impl Layered {
         }
     }
 
-    /// Starts the background work of a layer, and asks again for the requests that it deferred.
+    /// Lets a layer start background work, and asks again for the requests that it deferred.
     pub(super) fn poke<O: Observer>(
         &mut self,
         level: usize,

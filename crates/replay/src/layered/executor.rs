@@ -205,7 +205,7 @@ impl Layered {
         Ok((self.background_done - self.last_complete).max(Nanos::ZERO))
     }
 
-    /// Handles the next event; false if a disk has stopped. No event on a working disk is an error.
+    /// Handles the next event; false if a disk has stopped. If there is no event although no disk has stopped, returns an error.
     fn step_or_stop<O: Observer>(&mut self, disks: &mut Disks<'_, O>) -> Result<bool> {
         if self.step(Nanos::MAX, disks)? {
             return Ok(true);

@@ -13,7 +13,7 @@ use super::level::Parent;
 use super::task::{Source, Task};
 
 impl Layered {
-    /// Handles the next event up to `until`; false if there is none. At the same time, a disk comes after all other events.
+    /// Handles the next event up to `until`; false if there is none. At equal times, a disk comes after all other events.
     pub(super) fn step<O: Observer>(&mut self, until: Nanos, disks: &mut Disks<'_, O>) -> Result<bool> {
         let event = self.events.peek().map(|Reverse((at, ..))| *at);
         let first = |at: &Nanos| *at < until && event.is_none_or(|event| *at < event);

@@ -15,7 +15,7 @@ const STEP: f64 = 0.1;
 pub(super) const SAMPLES: usize = 10;
 /// Write amplification counts as flat if it changes by at most this fraction from one whole capacity of writes to the next.
 const FLAT: f64 = 0.01;
-/// Number of commands between two checks for an interrupt; some ms.
+/// Number of commands between two checks for an interrupt; they take some ms.
 const BETWEEN_CHECKS: u64 = 256;
 
 /// Number of randomly ordered units that are written before the memory of their list is freed: 16 MB.

@@ -44,9 +44,9 @@ pub struct Use {
 }
 
 impl Default for Use {
-    /// One year of use; 75 % full is an assumption. The 2 GB per day are four hours of the sixteen applications and twenty hours of *Idle*
-    /// in the IISWC 2015 paper (Tables III and IV: 118 KB/s and 3.2 KB/s, 1.9 GB). Half of their requests have 4 KB (Characteristic 2), and
-    /// the mean write of the median application has 18 KB, so 4 KB writes are about 12 % of the bytes.
+    /// One year of use; 75 % full is an assumption. The 2 GB per day are the writes of four hours of the sixteen applications and twenty
+    /// hours of *Idle* in the IISWC 2015 paper (Tables III and IV: 118 KB/s and 3.2 KB/s, 1.9 GB). Half of their requests have 4 KB
+    /// (Characteristic 2), and the mean write of the median application has 18 KB, so 4 KB writes are about 12 % of the bytes.
     fn default() -> Self {
         Self {
             days: 365.0,

@@ -18,7 +18,7 @@ const SHARED_RUN: u64 = 512;
 const INODE_EXTENTS: u64 = 4;
 const LEAF_EXTENTS: u64 = 340;
 
-/// A preallocated run of blocks; `to` is exclusive.
+/// A run of blocks, preallocated or allocated; `to` is exclusive.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Run {
     pub from: u64,
@@ -74,7 +74,7 @@ pub(super) struct File {
     pub index: u64,
     /// Extents by page; the value is the block number minus the page number.
     pub extents: Ranges<i64>,
-    /// The page that follows its last allocated block, and the blocks that are preallocated for it.
+    /// The page that follows its last allocation, and the blocks that are preallocated from that page on.
     set_aside: Option<(u64, Run)>,
     /// Blocks of its extent tree.
     leaves: Vec<u64>,
@@ -103,7 +103,7 @@ impl Ext4 {
             .unwrap_or(group)
     }
 
-    /// The block where the search for blocks starts for files in this file's folder.
+    /// The block from which blocks for files in this file's folder are searched.
     fn data_start(&self, inode: u32) -> u64 {
         Layout::group_start(self.layout.data_group(self.files[inode as usize].group))
     }

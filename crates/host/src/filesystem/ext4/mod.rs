@@ -46,7 +46,7 @@ pub(super) struct Ext4 {
     commit_interval: Nanos,
     layout: Layout,
     free: FreeBlocks,
-    /// Blocks that are not free, and blocks that are reserved for pages written only in memory.
+    /// Blocks in use (without preallocated ones), and blocks that are reserved for pages written only in memory.
     used: u64,
     reserved: u64,
     inodes: Vec<GroupInodes>,
