@@ -7,7 +7,7 @@ pub(crate) fn checksum(bytes: &[u8]) -> u64 {
     u64::from(crc32c::crc32c(bytes))
 }
 
-/// Whether a header is as it was written.
+/// Whether the checksum of a header is correct.
 pub(crate) fn sealed(header: &[u8]) -> bool {
     stored(header, Plan::CHECKSUM_AT).is_some_and(|stored| {
         let mut bare = header.to_vec();
@@ -16,7 +16,7 @@ pub(crate) fn sealed(header: &[u8]) -> bool {
     })
 }
 
-/// Whether the data after a header is as it was written.
+/// Whether the data after a header has the checksum that is stored in the header.
 pub(crate) fn whole(header: &[u8], data: &[u8]) -> bool {
     stored(header, Plan::DATA_CHECKSUM_AT) == Some(checksum(data))
 }

@@ -1,14 +1,14 @@
-//! Which segment of a log is cleaned next: pure decisions, for the layer `lfs` and for file systems that are logs.
+//! Chooses which segment of a log is cleaned next: pure decisions, for the layer `lfs` and for log-structured file systems.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// A segment that may be cleaned: it is not written any more, and not all of it is alive.
+/// A segment that may be cleaned: it is full, and not all of its blocks are live.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Candidate {
     /// Its number.
     pub segment: u32,
-    /// Blocks of it that are alive.
+    /// Number of live blocks.
     pub live: u32,
     /// Writes since its last block was written.
     pub age: u64,
@@ -26,7 +26,8 @@ pub enum Cleaning {
 }
 
 impl Cleaning {
-    /// Chooses one of the candidates, of equal ones the first; `blocks` are those of a segment. `None` where nothing is gained.
+    /// Chooses one of the candidates, the first of equal ones; `None` if no segment has a dead block. A segment has `blocks`
+    /// blocks.
     pub fn choose(self, candidates: impl Iterator<Item = Candidate>, blocks: u32) -> Option<u32> {
         let gains = candidates.filter(|candidate| candidate.live < blocks);
         let better = |one: &Candidate, other: &Candidate| match self {

@@ -16,22 +16,22 @@ pub trait Disk {
     /// Fills `buffer` from `sector` on.
     ///
     /// # Errors
-    /// As the disk gives them; so for all of these.
+    /// Errors of the disk; the same holds for all methods.
     fn read(&mut self, sector: u64, buffer: &mut [u8]) -> io::Result<()>;
-    /// Writes `data` from `sector` on; durable on return where the flags ask for it.
+    /// Writes `data` from `sector` on; the data is durable on return if the flags demand it.
     #[expect(clippy::missing_errors_doc, reason = "as above")]
     fn write(&mut self, sector: u64, data: &[u8], modifiers: Modifiers) -> io::Result<()>;
-    /// The sectors hold nothing worth keeping, or (`secure`) nothing at all.
+    /// Discards sectors; with `secure`, their contents must be erased.
     #[expect(clippy::missing_errors_doc, reason = "as above")]
     fn discard(&mut self, sector: u64, sectors: u32, secure: bool) -> io::Result<()>;
     /// Makes everything durable.
     #[expect(clippy::missing_errors_doc, reason = "as above")]
     fn flush(&mut self) -> io::Result<()>;
 
-    /// The write pointer of the zone that begins at a sector; `None` if there is none.
+    /// Returns the write pointer of the zone that starts at `sector`; `None` if there is no such zone.
     ///
     /// # Errors
-    /// As for the others.
+    /// Errors of the disk.
     fn write_pointer(&mut self, _sector: u64) -> io::Result<Option<u64>> {
         Ok(None)
     }
@@ -40,9 +40,9 @@ pub trait Disk {
 /// A plan in progress.
 #[derive(Debug)]
 pub struct Running {
-    /// The level that its commands to disk 0 go to; that disk where there is none.
+    /// The level to which its commands to disk 0 go; disk 0 itself if there is no such level.
     below: usize,
-    /// The level and number of the request that it is the plan of; `None` for background work and expanded requests.
+    /// The level and the number of the planned request; `None` for background work and expanded requests.
     request: Option<(usize, u64)>,
     plan: Plan,
     next: usize,
@@ -53,12 +53,12 @@ struct Level {
     layer: Box<dyn Layer>,
     in_flight: InFlight,
     background: Option<Running>,
-    /// Memory of the layer that stays from plan to plan.
+    /// Memory of the layer that persists between plans.
     held: Vec<u8>,
 }
 
-/// A stack of layers over disks. Requests are executed where they come; background work goes on a stage at a time, by
-/// [`Executor::background`] and wherever a request is deferred.
+/// A stack of layers over disks. Requests are executed at once. Background work advances by one stage with each call of
+/// [`Executor::background`], and also while a request is deferred.
 pub struct Executor<D> {
     levels: Vec<Level>,
     disks: Vec<D>,
@@ -87,27 +87,27 @@ impl<D: Disk> ReadAt for Disks<'_, D> {
 }
 
 impl<D: Disk> Executor<D> {
-    /// Starts `layers`, the first on top, on `disks`; with `recover` after a cut of power, else on new disks.
+    /// Starts `layers`, the first on top, on `disks`: after a power cut with `recover`, otherwise on new disks.
     ///
     /// # Errors
-    /// As the disks give them.
+    /// Errors of the disks.
     pub fn start(layers: Vec<Box<dyn Layer>>, disks: Vec<D>, recover: bool) -> io::Result<Self> {
         let mut executor = Self::stopped(layers, disks);
         executor.wake(recover)?;
         Ok(executor)
     }
 
-    /// Layers on disks before anything was read or written; [`Executor::wake`] comes next.
+    /// Layers on disks of which nothing was read or written yet; [`Executor::wake`] must follow.
     pub fn stopped(layers: Vec<Box<dyn Layer>>, disks: Vec<D>) -> Self {
         let level =
             |layer| Level { layer, in_flight: InFlight::default(), background: None, held: Vec::new() };
         Self { levels: layers.into_iter().map(level).collect(), disks, next_id: 1, spare: Vec::new() }
     }
 
-    /// Starts the layers, from the bottom up; with `recover` after a cut of power, else on new disks.
+    /// Starts the layers from the bottom up: after a power cut with `recover`, otherwise on new disks.
     ///
     /// # Errors
-    /// As the disks give them.
+    /// Errors of the disks.
     pub fn wake(&mut self, recover: bool) -> io::Result<()> {
         let executor = self;
         for level in (0..executor.levels.len()).rev() {
@@ -122,11 +122,12 @@ impl<D: Disk> Executor<D> {
         Ok(())
     }
 
-    /// Restores layers, the first on top, from the disks that they ran on before, without a write. Returns them with the number
-    /// that their next request has; [`Layer::start`] comes next.
+    /// Restores layers from the disks that they ran on before, without writing; the first layer is the top one.
+    ///
+    /// Returns the layers and the number of their next request. [`Layer::start`] must follow.
     ///
     /// # Errors
-    /// As the disks give them.
+    /// Errors of the disks.
     pub fn recover(layers: Vec<Box<dyn Layer>>, disks: Vec<D>) -> io::Result<(Vec<Box<dyn Layer>>, u64)> {
         let mut executor = Self::stopped(layers, disks);
         for level in (0..executor.levels.len()).rev() {
@@ -136,7 +137,7 @@ impl<D: Disk> Executor<D> {
     }
 
     fn recover_level(&mut self, level: usize) -> io::Result<()> {
-        // The layer steps aside while it reads through those below it.
+        // The layer is taken out of the stack while it reads through the layers below.
         let aside: Box<dyn Layer> = Box::new(crate::PassThrough::new(0));
         let mut layer = std::mem::replace(&mut self.levels[level].layer, aside);
         let done = layer.recover(&mut Disks { executor: self, level });
@@ -149,7 +150,7 @@ impl<D: Disk> Executor<D> {
         &mut self.disks
     }
 
-    /// The disks, when all else is over.
+    /// Returns the disks and drops everything else.
     pub fn into_disks(self) -> Vec<D> {
         self.disks
     }
@@ -159,18 +160,18 @@ impl<D: Disk> Executor<D> {
         &*self.levels[level].layer
     }
 
-    /// Does a request; `data` holds what is written or takes what is read.
+    /// Executes a request; `data` holds the data of a write, or receives the data of a read.
     ///
     /// # Errors
-    /// As the disks give them.
+    /// Errors of the disks.
     pub fn submit(&mut self, op: Op, sector: u64, data: &mut [u8]) -> io::Result<()> {
         self.at_level(0, &request(op, sector, (data.len() / SECTOR) as u32, Modifiers::empty()), &[], data)
     }
 
-    /// Writes data whose blocks are what `notes` say.
+    /// Writes data; `notes` describe its blocks.
     ///
     /// # Errors
-    /// As the disks give them.
+    /// Errors of the disks.
     pub fn write_noted(
         &mut self,
         sector: u64,
@@ -181,24 +182,24 @@ impl<D: Disk> Executor<D> {
         self.at_level(0, &request(Op::Write, sector, (data.len() / SECTOR) as u32, modifiers), notes, data)
     }
 
-    /// Discards, or erases securely, `sectors`; a flush has none.
+    /// Discards or securely erases `sectors`, or flushes with 0 sectors.
     ///
     /// # Errors
-    /// As the disks give them.
+    /// Errors of the disks.
     pub fn submit_bare(&mut self, op: Op, sector: u64, sectors: u32) -> io::Result<()> {
         self.at_level(0, &request(op, sector, sectors, Modifiers::empty()), &[], &mut [])
     }
 
-    /// Begins a request that others run beside; `None` if the layer defers it. Finish it with [`Executor::advance`]. A
-    /// request with flags that the top layer does not accept is several, which run with no other beside them.
+    /// Begins a request that may run concurrently with others; `None` if the layer defers it. [`Executor::advance`] completes it. A
+    /// request with flags that the top layer does not accept is expanded into several requests, each of which is executed alone.
     pub fn begin(&mut self, op: Op, sector: u64, sectors: u32, modifiers: Modifiers) -> Option<Running> {
         self.begin_at(0, &request(op, sector, sectors, modifiers), &[])
     }
 
-    /// Runs the next stage of a request that was begun; true when it is complete.
+    /// Runs the next stage of a request that was begun; returns true when it is complete.
     ///
     /// # Errors
-    /// As the disks give them.
+    /// Errors of the disks.
     pub fn advance(&mut self, running: &mut Running, data: &mut [u8]) -> io::Result<bool> {
         let complete = self.stage(running, data)?;
         if complete && let Some((level, id)) = running.request {
@@ -209,10 +210,10 @@ impl<D: Disk> Executor<D> {
         Ok(complete)
     }
 
-    /// Runs the next stage of background work of a level; false if there is nothing to do now.
+    /// Runs the next stage of a level's background work; false if there is nothing to do now.
     ///
     /// # Errors
-    /// As the disks give them.
+    /// Errors of the disks.
     pub fn background(&mut self, level: usize) -> io::Result<bool> {
         let mut running = if let Some(running) = self.levels[level].background.take() {
             running
@@ -234,10 +235,10 @@ impl<D: Disk> Executor<D> {
         Ok(true)
     }
 
-    /// Has the layers move all data that they keep aside to its place, from the top down; no request is in flight.
+    /// Makes the layers move all data that they keep aside to its own place, from the top down. No request may be in flight.
     ///
     /// # Errors
-    /// As the disks give them.
+    /// Errors of the disks.
     pub fn drain(&mut self) -> io::Result<()> {
         for level in 0..self.levels.len() {
             self.levels[level].layer.drain();
@@ -291,7 +292,7 @@ impl<D: Disk> Executor<D> {
         Ok(())
     }
 
-    /// Runs the commands up to the next wait; true when there are no more.
+    /// Runs the commands up to the next wait; returns true after the last one.
     fn stage(&mut self, running: &mut Running, payload: &mut [u8]) -> io::Result<bool> {
         while let Some(step) = running.plan.steps().get(running.next) {
             running.next += 1;
@@ -333,7 +334,7 @@ impl<D: Disk> Executor<D> {
         if op == Op::Read { Ok(()) } else { self.forward(below, disk, &sent, &mut data) }
     }
 
-    /// The memory of the layer whose plan it is; an expanded request is no layer's, and uses none.
+    /// Takes out the memory of the layer that made the plan; an expanded request belongs to no layer and uses no memory.
     fn take_held(&mut self, running: &Running) -> Vec<u8> {
         let level = running.below.checked_sub(1).and_then(|level| self.levels.get_mut(level));
         level.map_or_else(Vec::new, |level| std::mem::take(&mut level.held))
@@ -345,7 +346,7 @@ impl<D: Disk> Executor<D> {
         }
     }
 
-    /// Hands a command to the level below, or to its disk.
+    /// Sends a command to the level below, or to its disk.
     fn forward(&mut self, below: usize, disk: u8, request: &HostRequest, data: &mut [u8]) -> io::Result<()> {
         if disk == 0 && below < self.levels.len() {
             return self.at_level(below, request, &[], data);

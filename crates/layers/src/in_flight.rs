@@ -1,4 +1,4 @@
-//! The requests that a layer has planned and that are not complete.
+//! The requests that a layer has planned and that are not yet complete.
 
 use std::collections::VecDeque;
 
@@ -13,14 +13,14 @@ pub struct InFlight {
 }
 
 impl InFlight {
-    /// A request has been planned.
+    /// Adds a request that has been planned.
     pub fn insert(&mut self, request: &HostRequest) {
-        // A request that was deferred is older than those planned meanwhile.
+        // A deferred request is older than requests that were planned in the meantime.
         let after = self.requests.iter().rev().take_while(|other| other.id > request.id).count();
         self.requests.insert(self.requests.len() - after, *request);
     }
 
-    /// A request is complete.
+    /// Removes a request that is complete.
     pub fn remove(&mut self, id: u64) {
         if let Some(place) = self.requests.iter().position(|request| request.id == id) {
             self.requests.remove(place);

@@ -1,4 +1,4 @@
-//! The interval map: which sectors of the original area are in the reserved area, and where.
+//! The interval map: which sectors of the original area have data in the reserved area, and where.
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Entry {
@@ -23,7 +23,7 @@ impl Extent {
         self.sector + u64::from(self.sectors)
     }
 
-    /// The part between two sectors, which must meet it.
+    /// The part between two sectors; the run must overlap them.
     fn clip(self, sector: u64, end: u64) -> Self {
         let first = self.sector.max(sector);
         Self {
@@ -34,26 +34,26 @@ impl Extent {
     }
 }
 
-/// Sectors of a list, as a power of two: 1 MB.
+/// Sectors of a list, as an exponent of two: 1 MB.
 const LIST_SHIFT: u32 = 11;
 
-/// Runs that never overlap, in order of their sectors: a table of short sorted lists, one for each MB.
+/// Runs that never overlap, in the order of their sectors: a table of short sorted lists, one for each MB.
 ///
-/// A run is in the list of its first sector. No run is longer than a list, so the run that covers a sector is in the
-/// list of that sector, or the last of the list before.
+/// A run is in the list of its first sector. No run is longer than the range of a list. The run that covers a sector is therefore
+/// in the list of that sector, or it is the last run of the previous list.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct IntervalMap {
     lists: Vec<Vec<Entry>>,
     shift: u32,
     runs: u64,
     most_runs: u64,
-    /// Entries for which there is memory.
+    /// Number of entries for which memory is allocated.
     room: u64,
     most_room: u64,
 }
 
 impl IntervalMap {
-    /// Of this many sectors.
+    /// An empty map of this many sectors.
     pub fn new(sectors: u64) -> Self {
         Self::with_lists(sectors, LIST_SHIFT)
     }
@@ -63,27 +63,27 @@ impl IntervalMap {
         Self { lists: vec![Vec::new(); lists], shift, ..Self::default() }
     }
 
-    /// Bytes that it took at most so far.
+    /// Peak memory so far, in bytes.
     pub fn most_bytes(&self) -> u64 {
         (self.lists.len() * size_of::<Vec<Entry>>()) as u64 + self.most_room * size_of::<Entry>() as u64
     }
 
-    /// Most runs so far.
+    /// Largest number of runs so far.
     pub fn most_runs(&self) -> u64 {
         self.most_runs
     }
 
-    /// Runs now.
+    /// Number of runs.
     pub fn len(&self) -> u64 {
         self.runs
     }
 
-    /// Whether nothing between two sectors is logged.
+    /// Whether no sector between two sectors is logged.
     pub fn is_free(&self, sector: u64, end: u64) -> bool {
         self.find(sector, end).is_none()
     }
 
-    /// Maps a run, in place of what it overlaps; gives the sectors that were logged before.
+    /// Maps a run, which replaces what it overlaps; returns the number of sectors that were logged before.
     #[inline]
     pub fn insert(&mut self, extent: Extent) -> u32 {
         let longest = 1 << self.shift;
@@ -121,7 +121,7 @@ impl IntervalMap {
         replaced
     }
 
-    /// Forgets what is logged between two sectors and `wanted`; gives how many sectors that were.
+    /// Removes the logged runs between two sectors for which `wanted` is true; returns how many sectors were removed.
     pub fn remove(&mut self, sector: u64, end: u64, wanted: impl Fn(&Extent) -> bool) -> u32 {
         let mut removed = 0;
         let mut at = self.find(sector, end);
@@ -150,7 +150,7 @@ impl IntervalMap {
         removed
     }
 
-    /// The logged runs between two sectors, cut to them, in order.
+    /// The logged runs between two sectors, cut to these, in order.
     #[inline]
     pub fn between(&self, sector: u64, end: u64) -> impl Iterator<Item = Extent> {
         let mut at = self.find(sector, end);
@@ -179,7 +179,8 @@ impl IntervalMap {
         self.up_to(end, self.seek(sector))
     }
 
-    /// Position of the first run that ends after `sector`, if it is in its list or the one before; else the end of its list.
+    /// Position of the first run that ends after `sector`, if it is in the list of the sector or in the previous one; otherwise the
+    /// end of the list of the sector.
     #[inline]
     fn seek(&self, sector: u64) -> (usize, usize) {
         let list = ((sector >> self.shift) as usize).min(self.lists.len() - 1);
@@ -193,7 +194,8 @@ impl IntervalMap {
         (list, self.lists[list].partition_point(|entry| entry.offset + entry.sectors <= offset))
     }
 
-    /// This place, or that of the next run if it is the end of a list; `None` if no run before `end` follows.
+    /// The given position, or the position of the next run if it is the end of a list; `None` if there is no further run before
+    /// `end`.
     #[inline]
     fn up_to(&self, end: u64, (mut list, mut index): (usize, usize)) -> Option<(usize, usize)> {
         while index == self.lists[list].len() {
@@ -205,7 +207,7 @@ impl IntervalMap {
         (self.run(list, index).sector < end).then_some((list, index))
     }
 
-    /// Puts in a run that overlaps none.
+    /// Adds a run that overlaps no other.
     fn put(&mut self, run: Extent) {
         let list = (run.sector >> self.shift) as usize;
         let offset = (run.sector - self.first(list)) as u32;
@@ -228,13 +230,13 @@ impl IntervalMap {
         list.remove(index);
         self.runs -= 1;
         if list.is_empty() {
-            // Lists shrink, because logged addresses drift over time.
+            // An empty list frees its memory, because the logged addresses drift over time.
             self.room -= list.capacity() as u64;
             *list = Vec::new();
         }
     }
 
-    /// Moves a run that was copied to another place, as far as it still is where it was copied from.
+    /// Moves a run that was copied to another place; parts that were logged again after the copy stay as they are.
     pub fn relocate(&mut self, extent: &Extent, to: u32, moved: &mut Vec<Extent>) {
         // Fast path: the run is unchanged.
         if let Some((list, index)) = self.find(extent.sector, extent.end())
@@ -276,7 +278,7 @@ mod tests {
                 let logged = model.range(range.clone()).count() as u32;
                 prop_assert_eq!(map.is_free(range.start, range.end), logged == 0);
                 if what == 0 {
-                    // Only what lies at even places.
+                    // Removes only runs at even places.
                     let even = |place: u32| (place / 128).is_multiple_of(2);
                     let gone = map.remove(range.start, range.end, |run| even(run.place));
                     let before = model.len();

@@ -7,7 +7,7 @@ use toml::Table;
 use crate::layer::{Below, Layer};
 use crate::setting::Setting;
 
-/// A layer that can be named.
+/// A kind of layer that can be chosen by its name.
 pub struct Kind {
     /// Its name.
     pub name: &'static str,
@@ -15,11 +15,11 @@ pub struct Kind {
     pub about: &'static str,
     /// Every setting, with default, unit and meaning.
     pub settings: fn() -> Vec<Setting>,
-    /// Makes it for the disks below.
+    /// Creates the layer for the disks below.
     pub(crate) build: fn(&Table, &Below) -> Result<Box<dyn Layer>>,
 }
 
-/// Reads the settings of a layer from their table; absent ones have their defaults.
+/// Reads the settings of a layer from their table; missing ones get their defaults.
 pub(crate) fn read_settings<T: DeserializeOwned>(layer: &str, table: &Table) -> Result<T> {
     table.clone().try_into().map_err(|error: toml::de::Error| {
         let problem = error.message().replace("unknown field", "unknown setting");

@@ -21,21 +21,21 @@ pub enum Defer {
 /// The decision on a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// The request is complete when every step of the plan is.
+    /// The request is complete when all steps of the plan are.
     Run,
-    /// The layer changed no state and the plan counts for nothing. The driver repeats the request after each call of
+    /// The layer changed no state, and the plan is discarded. The driver repeats the request after each call of
     /// [`Layer::background`].
     Defer(Defer),
 }
 
-/// The background work that a layer has.
+/// Whether a layer has background work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Background {
-    /// The plan; the driver calls [`Layer::background_done`] when it is complete.
+    /// The plan contains work; the driver calls [`Layer::background_done`] when it is complete.
     Run,
-    /// Some, which waits for requests in flight: ask again when one has completed.
+    /// There is work that waits for requests in flight: call again when one has completed.
     Later,
-    /// None until further requests arrive.
+    /// There is no work until further requests arrive.
     None,
 }
 
@@ -50,21 +50,21 @@ pub struct Area {
     pub sectors: u64,
 }
 
-/// The zones of a disk that are written in order, each at its write pointer, and reset by a discard of all their sectors (zoned UFS). What
-/// a cut of power leaves of one is a beginning of it, and its write pointer stands right after that.
+/// The zones of a disk (zoned UFS). Each is written in order at its write pointer, and reset by a discard of all its sectors. After
+/// a power cut a zone holds a prefix of what was written to it, and its write pointer is at the end of that prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Zones {
-    /// Sector of the first one; what lies before it may be written anywhere.
+    /// First sector of the first zone; sectors before it may be written in any order.
     pub first: u64,
     /// Length of a zone in sectors.
     pub sectors: u64,
-    /// How many there are.
+    /// Number of zones.
     pub count: u32,
-    /// Sectors at whose multiples a write must end.
+    /// A write must end at a multiple of this many sectors.
     pub write_sectors: u32,
-    /// Zones that may be open at once, and open or closed; 0 = no limit.
+    /// Most zones that may be open at once; 0 = no limit.
     pub max_open: u32,
-    /// See `max_open`.
+    /// Most zones that may be open or closed (active) at once; 0 = no limit.
     pub max_active: u32,
 }
 
@@ -86,22 +86,23 @@ impl Zones {
 pub struct Below {
     /// Size of disk 0 in sectors.
     pub main: u64,
-    /// Size of disk 1 in sectors, where there is one.
+    /// Size of disk 1 in sectors, if there is one.
     pub second: Option<u64>,
-    /// Whether disk 0 makes a single write durable for less than a flush: it has a cache, and reliable writes that go past it.
+    /// Whether disk 0 can make a single write durable at a lower cost than a flush: it has a cache, and reliable writes that bypass
+    /// it.
     pub durable_writes: bool,
-    /// Sectors that disk 0 programs at a time, all its planes together.
+    /// Sectors that disk 0 programs at a time, with all its planes.
     pub program_sectors: u32,
-    /// Sectors that the cache of disk 0 has room for.
+    /// Size of the cache of disk 0 in sectors.
     pub cache_sectors: u64,
-    /// Sectors that disk 0 erases at a time, all its planes together; 0 if that is not known.
+    /// Sectors that disk 0 erases at a time, with all its planes; 0 if unknown.
     pub erase_sectors: u32,
-    /// The zones of disk 0, where it has some.
+    /// The zones of disk 0, if it is zoned.
     pub zones: Option<Zones>,
 }
 
 impl Below {
-    /// Disks of these sizes without zones, of which disk 0 has a cache of 256 KB and reliable writes, and programs 16 KB at a time.
+    /// Disks of these sizes without zones. Disk 0 has a cache of 256 KB and reliable writes, and programs 16 KB at a time.
     pub const fn new(main: u64, second: Option<u64>) -> Self {
         Self {
             main,
@@ -115,19 +116,19 @@ impl Below {
     }
 }
 
-/// Reads metadata back after a cut of power.
+/// Reads the disks below a layer when it recovers from a power cut.
 pub trait ReadAt {
     /// Fills `buffer` (whole sectors) from `sector` of a disk below.
     ///
     /// # Errors
-    /// As the disk gives them.
+    /// Errors of the disk.
     fn read_at(&mut self, disk: u8, sector: u64, buffer: &mut [u8]) -> io::Result<()>;
 
-    /// The write pointer of the zone of a disk below that begins at `sector`; of a full zone, the sector after its last. `None` where
-    /// the disk has no zones, or does not tell.
+    /// Returns the write pointer of the zone that starts at `sector` of a disk below; for a full zone, the sector after its last
+    /// one. `None` if the disk has no zones or does not report write pointers.
     ///
     /// # Errors
-    /// As the disk gives them.
+    /// Errors of the disk.
     fn write_pointer(&mut self, _disk: u8, _sector: u64) -> io::Result<Option<u64>> {
         Ok(None)
     }
@@ -135,82 +136,82 @@ pub trait ReadAt {
 
 /// Software between requests and disks.
 ///
-/// A **layer** promises: its decisions depend on addresses, lengths, notes and its own state, never on time or data; equal
-/// calls give equal plans; a plan names every movement of data; every command lies within the disks below.
+/// A **layer** guarantees: its decisions depend on addresses, lengths, notes and its own state, never on time or data; equal calls
+/// produce equal plans; a plan contains every movement of data; every command is within the disks below.
 ///
-/// Its **driver** promises:
-/// - It executes the steps of a plan as [`crate::Step`] says; a request is complete when its plan is.
-/// - It keeps memory of the layer ([`crate::Memory::Held`]) from plan to plan, and forgets it when power is lost.
-/// - Requests arrive in order of their numbers. A deferred request is repeated with the number that it had.
-/// - Of two requests that overlap, one of them a write or discard, the second waits until the first is complete, because
-///   a layer may change its map as soon as it has planned a write.
-/// - The commands of the first stage of a plan go out before the next request or background work is planned, those of a background plan's
-///   further stages in their order: a layer above zones writes in the order in which it plans.
-/// - At most one background plan of a layer is in flight, beside any number of requests. A layer defers a request that
-///   must not run beside its background work; [`InFlight`] lists the requests in flight.
-/// - It calls [`Layer::background`] after start, after requests and after [`Layer::background_done`], until there is no
-///   work.
-/// - A flush completes once everything that was complete at its arrival is durable.
-/// - A request has no flags but those that [`Layer::accepts`], and `META`; [`HostRequest::expand`] replaces the others.
+/// Its **driver** guarantees:
+/// - It executes the steps of a plan as [`crate::Step`] specifies; a request is complete when its plan is.
+/// - It keeps memory of the layer ([`crate::Memory::Held`]) from plan to plan, and clears it when power is lost.
+/// - Requests arrive in the order of their numbers. A deferred request is repeated with its old number.
+/// - If two requests overlap and one of them is a write or discard, the second waits until the first is complete, because a layer
+///   may change its map as soon as it has planned a write.
+/// - The commands of the first stage of a plan are sent before the next request or background work is planned. The commands of
+///   later stages of background plans are sent in their order. A layer above zones therefore writes in the order in which it plans.
+/// - At most one background plan of a layer is in flight, concurrently with any number of requests. A layer defers a request that
+///   must not run concurrently with its background work; [`InFlight`] lists the requests in flight.
+/// - It calls [`Layer::background`] after start, after requests and after [`Layer::background_done`], until there is no work.
+/// - A flush completes after everything that was complete at its arrival is durable.
+/// - A request has only flags that [`Layer::accepts`] returns, and `META`; [`HostRequest::expand`] replaces the others.
 pub trait Layer: Send {
-    /// Its name, as in the registry.
+    /// Its name in the registry.
     fn name(&self) -> &'static str;
 
-    /// Sectors that it offers above.
+    /// Number of sectors that it offers.
     fn capacity(&self) -> u64;
 
-    /// The ranges that it reserves.
+    /// The ranges of the disks below that it reserves.
     fn areas(&self) -> Vec<Area> {
         Vec::new()
     }
 
-    /// Restores its state from the disks. Called before [`Layer::start`], and only on disks that it ran on before.
+    /// Restores its state from the disks. Called before [`Layer::start`], and only for disks that it ran on before.
     ///
     /// # Errors
-    /// As the disks give them.
+    /// Errors of the disk.
     fn recover(&mut self, _disks: &mut dyn ReadAt) -> io::Result<()> {
         Ok(())
     }
 
-    /// Plans the writes that come before the first request.
+    /// Plans the writes that precede the first request.
     fn start(&mut self, _plan: &mut Plan) {}
 
-    /// Flags that its requests may have beside `META`; what they promise, its plan keeps. A layer may hand a durable write
-    /// down as such only where its own change of map is durable by that command, and a preflush or barrier only where all
-    /// data lies on one disk.
+    /// Flags that its requests may have in addition to `META`; its plans must keep the guarantees of these flags. A layer may pass
+    /// a durable write to a disk below only if the same command makes the layer's own change of map durable. It may pass on a
+    /// preflush or barrier only if all data is on one disk.
     fn accepts(&self) -> Modifiers {
         Modifiers::empty()
     }
 
-    /// Whether it decides by what the blocks of a write are to the file system. Only the layer on top hears that.
+    /// Whether its decisions depend on the notes of a write, which describe the blocks for the file system. Only the top layer
+    /// receives notes.
     fn reads_notes(&self) -> bool {
         false
     }
 
-    /// Decides on a request. `notes` cover the sectors of a write, or there are none. `plan` comes empty.
+    /// Decides on a request. `notes` cover all sectors of a write, or are empty. `plan` is empty at the call.
     fn request(&mut self, request: &HostRequest, notes: &[BlockNote], plan: &mut Plan) -> Decision;
 
-    /// A request is complete.
+    /// Called when a request is complete.
     fn completed(&mut self, _id: u64) {}
 
-    /// Decides on the next background work. `plan` comes empty.
+    /// Decides on the next background work. `plan` is empty at the call.
     fn background(&mut self, _in_flight: &InFlight, _plan: &mut Plan) -> Background {
         Background::None
     }
 
-    /// The background plan is complete.
+    /// Called when the background plan is complete.
     fn background_done(&mut self) {}
 
-    /// Has background work move all data that the layer keeps aside to its place. [`Layer::background`] gives that work until
-    /// nothing is kept; requests that come meanwhile are served, and what they add is moved, too.
+    /// Makes background work move all data that the layer keeps aside to its own place. [`Layer::background`] returns that work
+    /// until nothing is kept. Requests that arrive in the meantime are executed, and the data that they add is moved, too.
     fn drain(&mut self) {}
 
-    /// Parts of what it was asked for that it leaves out, because the disks below have not what they need.
+    /// Configured functions that the layer leaves out because the disks below do not support them.
     fn left_out(&self) -> &'static [&'static str] {
         &[]
     }
 
-    /// Counts of work start from 0; state stays.
+    /// Resets the counts of work to 0; the state is unchanged.
     fn clear_counters(&mut self) {}
 
     /// Counters by name.

@@ -1,9 +1,9 @@
 //! Pair: the device and a second one share the requests (Implication 1 of IISWC 2015; RAID 0 of FAST 2012).
 //!
-//! The address of a request, or its length, decides which disk each part goes to. The two work independently, and a request
-//! is complete when all its parts are. Addresses are packed, so that each disk sees a range without holes. Parts of a request
-//! that are adjacent on a disk go there as one command, as with Linux `md`, whose commands the block layer merges. The layer
-//! keeps nothing but addresses: after a cut of power there is nothing to restore.
+//! The address or the length of a request decides which disk each part goes to. The disks work independently, and a request is
+//! complete when all its parts are. Addresses are packed, so that each disk has a contiguous range. Parts of a request that are
+//! adjacent on a disk are sent as one command, as with Linux `md`, whose commands the block layer merges. The layer has no state
+//! except its settings, so there is nothing to restore after a power cut.
 
 use emmclab_base::{BlockNote, Error, Kind as ErrorKind, Modifiers, Result};
 use schemars::JsonSchema;
@@ -96,14 +96,14 @@ struct Part {
     sector: u64,
     /// Length in sectors.
     sectors: u32,
-    /// First sector of its data in that of the request.
+    /// Offset of its data in the data of the request, in sectors.
     offset: u32,
 }
 
 fn build(table: &Table, below: &Below) -> Result<Box<dyn Layer>> {
     let given: PairSettings = read_settings(KIND.name, table)?;
     let refuse = |problem: String, hint: &str| Err(Error::new(ErrorKind::Config, problem).hint(hint));
-    // Without the setting, a pair of one would do nothing without a word.
+    // Without an explicit setting, the layer would silently use the device alone.
     let alone = given.routing == Routing::Internal && table.contains_key("routing");
     if !alone && below.second.is_none() {
         return refuse(
@@ -146,8 +146,8 @@ fn build(table: &Table, below: &Below) -> Result<Box<dyn Layer>> {
 }
 
 impl Pair {
-    /// The disk of the first of `left` sectors from `sector` on, of a request of `all`; the sector there, and how many of them
-    /// are in one run on that disk.
+    /// Maps `sector` of a request of `all` sectors, of which `left` are left. Returns the disk, the sector on it, and how many of
+    /// the sectors are consecutive there.
     fn place(&self, sector: u64, left: u32, all: u32) -> (u8, u64, u32) {
         match self.routing {
             Routing::Internal => (0, sector, left),
@@ -177,7 +177,7 @@ impl Pair {
         })
     }
 
-    /// The part on its disk: its address modulo the disk's size, moved down where its end would lie beyond.
+    /// Wraps the address of a part to its disk: modulo the size of the disk, and lower if the end would be beyond the disk.
     fn wrapped(&self, part: Part) -> Part {
         let capacity = self.disks[usize::from(part.disk)];
         if part.sector.saturating_add(u64::from(part.sectors)) <= capacity {
@@ -188,7 +188,7 @@ impl Pair {
         Part { sector, sectors: sectors as u32, ..part }
     }
 
-    /// Adds the commands for the parts of a request on one disk, and returns their sectors.
+    /// Adds the commands for the parts of a request on one disk; returns their number of sectors.
     fn add_commands(&self, disk: u8, request: &HostRequest, plan: &mut Plan) -> u64 {
         let (mut end, mut sum) = (None, 0);
         for part in self.parts(request).filter(|part| part.disk == disk) {
@@ -233,14 +233,14 @@ impl Layer for Pair {
     }
 
     fn accepts(&self) -> Modifiers {
-        // Each part of a write is durable by itself; a flush or an order over two disks is the driver's.
+        // Each part of a write is durable by itself; the driver handles flushes and orders that span both disks.
         if self.routing == Routing::Internal { Modifiers::all() } else { Modifiers::DURABLE }
     }
 
     fn request(&mut self, request: &HostRequest, _: &[BlockNote], plan: &mut Plan) -> Decision {
         plan.flag(request.modifiers);
         if request.sectors == 0 {
-            // Both caches have to be empty.
+            // Both caches must be flushed.
             self.shares[0].requests += 1;
             plan.bare(0, request.op, 0, 0);
             if self.routing != Routing::Internal {

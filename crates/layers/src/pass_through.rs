@@ -1,4 +1,4 @@
-//! Pass-through: every request goes on as it is. The smallest layer, and the measure of what the seam costs.
+//! Pass-through: forwards every request unchanged. It is the smallest layer, and measures the overhead of the layer interface.
 
 use toml::Table;
 
@@ -12,7 +12,7 @@ use crate::request::HostRequest;
 pub(crate) const KIND: Kind =
     Kind { name: "pass-through", about: "hands every request on as it is", build, settings: Vec::new };
 
-/// Hands every request on.
+/// Forwards every request unchanged.
 #[derive(Clone, Copy, Debug)]
 pub struct PassThrough {
     capacity: u64,

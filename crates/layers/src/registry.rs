@@ -1,4 +1,4 @@
-//! The layers there are, by name.
+//! The registry of layers, by name.
 
 use emmclab_base::{Error, Kind as ErrorKind, Result};
 
@@ -14,7 +14,7 @@ const LAYERS: &[Kind] = &[
     crate::lfs::KIND,
 ];
 
-/// Every layer; a new one is a file and a word here.
+/// Returns all layers. A new layer needs its own file and an entry here.
 pub fn layers() -> &'static [Kind] {
     LAYERS
 }

@@ -26,8 +26,9 @@ impl HostRequest {
         self.sector + u64::from(self.sectors)
     }
 
-    /// Plans the request as several that have no flags but `accepted`, and promise as much or more: a preflush is a flush
-    /// before, a durable write has a flush after it, and a barrier is a flush. False if it can go as it is.
+    /// Plans the request as several commands with only the flags in `accepted`; they guarantee at least as much. A preflush becomes
+    /// a flush before it, a durable write gets a flush after it, and a barrier becomes a flush. False if the request can be sent as
+    /// it is.
     pub fn expand(&self, accepted: Modifiers, plan: &mut Plan) -> bool {
         let refused = self.modifiers.of(self.op).difference(accepted.union(Modifiers::META));
         if refused.is_empty() {

@@ -1,5 +1,5 @@
-//! ReSSD (Lee, Kim, Maeng, SAC 2010), the layer that Advil improves on: small random writes are logged and written back
-//! in ascending order, without hot data and without padding.
+//! ReSSD (Lee, Kim, Maeng, SAC 2010), on which Advil is based: small random writes are logged and written back in ascending order,
+//! without hot data and without padding.
 
 use emmclab_base::Result;
 use schemars::JsonSchema;
@@ -55,7 +55,7 @@ impl Default for RessdSettings {
     }
 }
 
-/// Those of Advil that ReSSD has; unit, default and meaning are the same.
+/// Returns the settings of Advil that ReSSD has too; unit, default and meaning are the same.
 fn ressd_settings() -> Vec<Setting> {
     let own = settings_of::<RessdSettings>();
     settings_of::<AdvilSettings>()

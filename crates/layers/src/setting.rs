@@ -1,4 +1,4 @@
-//! Settings of a layer with default, unit and meaning, generated from the type that reads them.
+//! Settings of a layer with default, unit and description, generated from the type that reads them.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -9,9 +9,9 @@ use serde_json::Value;
 pub struct Setting {
     /// Its name.
     pub name: String,
-    /// Its default; `None` where it is worked out from the device or from other settings, as `about` says.
+    /// Its default; `None` if it is derived from the device or from other settings, which `about` explains.
     pub default: Option<Value>,
-    /// Its unit, or the values there are.
+    /// Its unit, or its allowed values.
     pub unit: String,
     /// Its effect.
     pub about: String,

@@ -5,7 +5,7 @@ use std::fmt;
 use emmclab_base::SECTOR_BYTES;
 use serde::{Deserialize, Serialize};
 
-/// A size in bytes. KB, MB and GB are 1,024 based, as everywhere here; KiB, MiB and GiB are the same.
+/// A size in bytes. KB, MB and GB are powers of 1,024, as everywhere in this project; KiB, MiB and GiB are the same.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "Given", into = "String")]
 pub struct Size(pub u64);

@@ -1,4 +1,4 @@
-//! Layers on top of each other.
+//! Stacks of layers.
 
 use emmclab_base::{Error, Kind, Result};
 use serde::{Deserialize, Serialize};
@@ -7,24 +7,24 @@ use toml::{Table, Value};
 use crate::layer::{Area, Below, Layer};
 use crate::registry::find;
 
-/// A layer by name, with what is set of it.
+/// A layer by name, with its settings.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LayerConfig {
     /// Name of the layer.
     pub name: String,
-    /// Its settings; the rest has its default.
+    /// Its settings; missing ones have their defaults.
     #[serde(default)]
     pub settings: Table,
 }
 
 impl LayerConfig {
-    /// A layer as it comes.
+    /// A layer with default settings.
     pub fn named(name: &str) -> Self {
         Self { name: name.to_owned(), settings: Table::new() }
     }
 
-    /// The same layer with a setting, whose value is TOML; a word that is none is taken as a string.
+    /// Returns the layer with a setting added. The value is parsed as TOML; if that fails, it is used as a string.
     #[must_use]
     pub fn with(mut self, key: &str, value: &str) -> Self {
         let parsed = value.parse().unwrap_or_else(|_| Value::String(value.to_owned()));
@@ -33,18 +33,18 @@ impl LayerConfig {
     }
 }
 
-/// Builds the layers, the first on top, for the disks at the bottom.
+/// Builds a stack of layers on the disks at the bottom; the first layer is on top.
 ///
 /// # Errors
-/// [`Kind::Config`] for an unknown layer or setting, a senseless value, areas that overlap, and a layer that reads notes below
-/// another one.
+/// [`Kind::Config`] for an unknown layer or setting, an invalid value, areas that overlap, and a layer that reads notes but is not
+/// the top one.
 pub fn build_stack(configs: &[LayerConfig], bottom: &Below) -> Result<Vec<Box<dyn Layer>>> {
     let mut layers: Vec<Box<dyn Layer>> = Vec::new();
     let mut below = *bottom;
     let mut taken: Vec<(Area, String)> = Vec::new();
     for config in configs.iter().rev() {
         let layer = (find(&config.name)?.build)(&config.settings, &below)?;
-        // Disk 0 is another one for each layer; the second device is the same for all.
+        // Disk 0 differs for each layer; the second device is the same for all.
         for area in layer.areas().into_iter().filter(|area| area.disk == 1) {
             let meets = |other: &Area| {
                 area.sector < other.sector + other.sectors && other.sector < area.sector + area.sectors
@@ -61,7 +61,7 @@ pub fn build_stack(configs: &[LayerConfig], bottom: &Below) -> Result<Vec<Box<dy
             }
             taken.push((area, config.name.clone()));
         }
-        // A layer offers no zones, and has no erase unit that the one above could keep to.
+        // A layer has neither zones nor an erase unit that the layer above it could align to.
         below = Below { main: layer.capacity(), erase_sectors: 0, zones: None, ..below };
         layers.push(layer);
     }

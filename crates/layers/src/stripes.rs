@@ -1,17 +1,17 @@
-//! Stripes: addresses that two disks share in turns.
+//! Stripes: divides addresses alternately between two disks.
 
 /// Stripes of this many sectors, the first on disk 0.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stripes(pub u64);
 
 impl Stripes {
-    /// Where a sector lies, and how many from it on lie there in one run: disk, sector on it, sectors.
+    /// Maps a sector: returns the disk, the sector on it, and how many sectors from there on are consecutive.
     pub fn place(self, sector: u64) -> (u8, u64, u64) {
         let (stripe, offset) = (sector / self.0, sector % self.0);
         ((stripe % 2) as u8, stripe / 2 * self.0 + offset, self.0 - offset)
     }
 
-    /// Sectors that are offered over disks of these sizes: twice the whole stripes of the smaller one.
+    /// Number of sectors that disks of these sizes offer together: twice the whole stripes of the smaller one.
     pub fn capacity(self, disks: [u64; 2]) -> u64 {
         disks[0].min(disks[1]) / self.0 * self.0 * 2
     }

@@ -1,4 +1,4 @@
-//! A window on an area of a disk that recovery reads through.
+//! A buffered view of an area of a disk, through which recovery reads.
 
 use std::io;
 
@@ -7,10 +7,10 @@ use emmclab_base::SECTOR_BYTES;
 use crate::layer::{Area, ReadAt};
 
 const SECTOR: usize = SECTOR_BYTES as usize;
-/// Sectors that are read at once.
+/// Number of sectors that are read at once.
 const CHUNK: u32 = 2048;
 
-/// A window on an area, read chunk by chunk. Places are sectors from the start of the area.
+/// A buffered view of an area, read in chunks. Places are sectors from the start of the area.
 pub(crate) struct Window<'a> {
     disks: &'a mut dyn ReadAt,
     area: Area,
@@ -19,12 +19,12 @@ pub(crate) struct Window<'a> {
 }
 
 impl<'a> Window<'a> {
-    /// Of an area of these disks.
+    /// A view of an area of these disks.
     pub fn new(disks: &'a mut dyn ReadAt, area: Area) -> Self {
         Self { disks, area, first: 0, bytes: Vec::new() }
     }
 
-    /// The sectors at a place, which lie before `end`.
+    /// Returns the sectors at a place; they must be before `end`.
     pub fn at(&mut self, place: u32, sectors: u32, end: u32) -> io::Result<&[u8]> {
         let held = (self.bytes.len() / SECTOR) as u32;
         if place < self.first || place + sectors > self.first + held {

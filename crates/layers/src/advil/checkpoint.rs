@@ -1,8 +1,9 @@
-//! Checkpoints: the map as it was at a point of the log, so that recovery reads only what was logged after that point.
+//! Checkpoints: the map as it was at one point of the log, so that recovery reads only the records after that point.
 //!
-//! Two places take turns, so that one that is cut off leaves the one before whole. The map knows of writes as soon as they
-//! are planned: a checkpoint is drawn up at once, but written when every request of then is complete and durable. Requests
-//! log no further than two intervals behind the newest checkpoint, so recovery knows where the log ends.
+//! Checkpoints are written to two places in turn. If a power cut tears one, the previous one is still whole. The map contains a
+//! write as soon as that write is planned. A checkpoint is therefore a copy of the map at one moment, but it is written only after
+//! every request planned before that moment is complete and durable. Requests may log at most two intervals beyond the newest
+//! checkpoint, so recovery knows where the log ends.
 
 use emmclab_base::Op;
 
@@ -13,10 +14,10 @@ use crate::interval_map::Extent;
 use crate::layer::Background;
 use crate::plan::Plan;
 
-/// Bytes of a run: sector (8), length (4), place (4).
+/// Bytes of a run in a checkpoint: sector (8), length (4), place (4).
 const RUN_BYTES: usize = 16;
 
-/// A checkpoint by its number, and where in the log it was drawn up.
+/// Identifies a checkpoint: its number, and the point of the log at which the map was copied.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Mark {
     pub sequence: u64,
@@ -28,18 +29,18 @@ pub(super) struct Mark {
 enum Phase {
     #[default]
     Idle,
-    /// One is drawn up; requests up to this number must be complete first.
+    /// The map has been copied; requests up to this number must complete before the checkpoint is written.
     Settle(Option<u64>),
-    /// It is being written.
+    /// The checkpoint is being written.
     Write,
 }
 
 /// State of checkpointing.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Checkpoints {
-    /// The newest on disk.
+    /// The newest checkpoint on disk.
     newest: Mark,
-    /// The one that is drawn up: where, what, and its runs.
+    /// The checkpoint in preparation: its mark, its header fields, and the runs of its map.
     next: Mark,
     point: Point,
     runs: Vec<u8>,
@@ -47,23 +48,23 @@ pub(super) struct Checkpoints {
 }
 
 impl Checkpoints {
-    /// With this one on disk.
+    /// The state in which `newest` is the newest checkpoint on disk.
     pub fn after(newest: Mark) -> Self {
         Self { newest, ..Self::default() }
     }
 
-    /// Bytes of the buffer.
+    /// Bytes of memory of the buffer of runs.
     pub fn bytes(&self) -> u64 {
         self.runs.capacity() as u64
     }
 }
 
-/// Sectors that this many runs take.
+/// Number of sectors that this many runs occupy.
 pub(super) fn sectors(runs: u32) -> u64 {
     (u64::from(runs) * RUN_BYTES as u64).div_ceil(SECTOR as u64)
 }
 
-/// The runs of a checkpoint.
+/// Parses the runs of a checkpoint.
 pub(super) fn parse_runs(bytes: &[u8], runs: u32) -> impl Iterator<Item = Extent> {
     let number = |bytes: &[u8]| bytes.iter().rev().fold(0_u64, |sum, byte| sum << 8 | u64::from(*byte));
     bytes.chunks_exact(RUN_BYTES).take(runs as usize).map(move |run| Extent {
@@ -74,7 +75,7 @@ pub(super) fn parse_runs(bytes: &[u8], runs: u32) -> impl Iterator<Item = Extent
 }
 
 impl Advil {
-    /// Whether a checkpoint is to be made before anything else is moved.
+    /// Whether a checkpoint must be made before anything else is moved.
     pub(super) fn checkpoint_due(&self) -> bool {
         let Mark { generation, log_next, .. } = self.checkpoints.newest;
         let section = &self.sections[self.current];
@@ -84,7 +85,7 @@ impl Advil {
                 || section.log_next.saturating_sub(log_next) >= self.shape.interval)
     }
 
-    /// Draws one up, or plans to write it.
+    /// Copies the map for the next checkpoint if none is in preparation; plans its write once the requests before it are complete.
     pub(super) fn checkpoint(&mut self, in_flight: &InFlight, plan: &mut Plan) -> Background {
         if self.checkpoints.phase == Phase::Idle {
             self.draw_up();
@@ -119,7 +120,7 @@ impl Advil {
         Background::Run
     }
 
-    /// Completes a checkpoint, where one was being written, and lets requests log further.
+    /// Completes the checkpoint that was being written, so that requests may log further; false if none was being written.
     pub(super) fn checkpointed(&mut self) -> bool {
         if self.checkpoints.phase != Phase::Write {
             return false;
@@ -129,14 +130,14 @@ impl Advil {
         self.checkpoints.newest = next;
         let section = &mut self.sections[self.current];
         if section.generation == next.generation {
-            // Without runs it sends recovery over the whole section.
+            // A checkpoint without runs makes recovery scan the whole section.
             section.log_end =
                 if point.runs.is_some() { section.seen_from(next.log_next) } else { section.end() };
         }
         true
     }
 
-    /// Where a checkpoint goes.
+    /// The place of a checkpoint in the reserved area, given its number.
     pub(super) fn slot(&self, sequence: u64) -> u32 {
         self.shape.before - self.shape.slot * (2 - (sequence % 2) as u32)
     }
@@ -157,7 +158,7 @@ impl Advil {
         };
         runs.clear();
         if fits {
-            // From now on, recovery may find it.
+            // From now on, this checkpoint may become durable and recovery may start from it.
             section.log_end = section.log_end.min(section.seen_from(section.log_next));
             for run in self.map.between(0, self.shape.capacity) {
                 runs.extend_from_slice(&run.sector.to_le_bytes());

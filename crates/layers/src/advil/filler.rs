@@ -1,5 +1,5 @@
-//! The filler: how a clustered block is written back. Page padding fills the holes of its clustered pages, block padding
-//! those between them.
+//! The filler: writes back a clustered block. Page padding fills the holes inside its clustered pages, block padding fills all
+//! holes of the block.
 
 use emmclab_base::Op;
 
@@ -8,14 +8,14 @@ use crate::interval_map::Extent;
 use crate::plan::{Memory, Plan};
 
 impl Advil {
-    /// Plans to write back what the section before holds of a clustered block, here from `first` to `end`.
+    /// Plans to write back the data that the previous section holds of the clustered block from `first` to `end`.
     pub(super) fn fill(&mut self, first: u64, end: u64, plan: &mut Plan) {
         let before = &self.sections[1 - self.current];
         let mut runs = std::mem::take(&mut self.moving.runs);
         runs.clear();
         runs.extend(self.map.between(first, end).filter(|run| before.holds(run.place)));
         let filled = self.shape.fill_over.is_some_and(|over| self.dirty_pages(&runs) > over);
-        // Every run of sectors that is written at once: first sector, end, and place in the plan's buffer.
+        // Every run of sectors that is written with one command: first sector, end, and offset in the plan's buffer.
         let mut writes: Vec<(u64, u64, u32)> = Vec::new();
         let mut reads: Vec<(Extent, u32)> = Vec::with_capacity(runs.len());
         let page = u64::from(self.shape.page);
@@ -29,7 +29,7 @@ impl Advil {
                 (run.sector, run.end())
             };
             match writes.last_mut() {
-                // A clustered page may have been begun by the run before.
+                // The previous run may already have added this clustered page.
                 Some(last) if from <= last.1 => last.1 = last.1.max(to),
                 _ => writes.push((from, to, 0)),
             }
@@ -53,7 +53,7 @@ impl Advil {
         }
         let mut padded = 0;
         let most = u64::from(self.shape.read_through);
-        // Part of the plan's buffer for what is read between holes.
+        // Part of the plan's buffer for the data between two holes, which is not used.
         let mut unused = None;
         let mut last_end = None;
         for (from, to) in holes {
@@ -86,7 +86,7 @@ impl Advil {
         self.moving.runs = runs;
     }
 
-    /// Counts a write of the mover by its size.
+    /// Counts a write of the mover by its alignment: whole clustered blocks, whole clustered pages, or neither.
     fn count_write(&mut self, from: u64, to: u64) {
         let whole = |size: u32| from.is_multiple_of(u64::from(size)) && to.is_multiple_of(u64::from(size));
         let counts = &mut self.counters;
@@ -101,7 +101,8 @@ impl Advil {
         *bytes += (to - from) * 512;
     }
 
-    /// Reads logged runs into the plan's buffer, in the order of their places, what lies together at once.
+    /// Reads logged runs into the plan's buffer in the order of their places; runs that are adjacent in the log are read with one
+    /// command.
     pub(super) fn read_runs(&self, reads: &mut [(Extent, u32)], plan: &mut Plan) {
         reads.sort_unstable_by_key(|(run, _)| run.place);
         let area = self.shape.reserved;
@@ -115,7 +116,7 @@ impl Advil {
         }
     }
 
-    /// Clustered pages that runs of one block touch.
+    /// Number of clustered pages that the runs of one block touch.
     fn dirty_pages(&self, runs: &[Extent]) -> u32 {
         let page = u64::from(self.shape.page);
         let mut count = 0;

@@ -2,8 +2,8 @@
 
 use super::settings::{HotPolicy, Invalidated, Shape};
 
-/// Counts for each clustered page of the original area: 3 bytes (`paper` with invalidated pages), 2 (`paper` with invalidated
-/// data, `rewritten`) or none.
+/// Write counts for each clustered page of the original area. They take 3 bytes for a page (`paper` with invalidated pages), 2
+/// bytes (`paper` with invalidated data, `rewritten`), or none.
 #[derive(Clone, Debug)]
 pub(super) struct Heat {
     policy: HotPolicy,
@@ -13,32 +13,33 @@ pub(super) struct Heat {
     writes: Vec<u16>,
     /// Writes that overwrote logged data, halved after every move.
     rewrites: Vec<u16>,
-    /// Writes to the current section, up to 2; with invalidated pages.
+    /// Writes to the current section, up to 2; used only with invalidated pages.
     fresh: Vec<u8>,
-    /// Clustered pages written more than once in the current section, or sectors of logged data overwritten meanwhile.
+    /// Pages or sectors invalidated in the current section: clustered pages written more than once, or sectors of logged data that
+    /// were overwritten.
     invalidated: u32,
-    /// Size of the hot region in percent of a section; of `rewritten` the limit.
+    /// Size of the hot region in percent of a section; with `rewritten`, its limit.
     pub hot_pct: u32,
     step_pct: u32,
     most_pct: u32,
     trial: Trial,
 }
 
-/// Whether keeping hot data pays: both ways are tried, then the cheaper one is used, and the other is retried at growing
-/// intervals.
+/// Finds out whether it pays to keep hot data. Both choices are tried once, then the cheaper one is used, and the other is tried
+/// again at growing intervals.
 #[derive(Clone, Copy, Debug, Default)]
 struct Trial {
-    /// Cost of moving for each KB logged, without and with keeping, at the last trial.
+    /// Bytes that the mover read and wrote for each KB logged, without and with hot data kept, at the last trial of each.
     costs: [Option<u64>; 2],
-    /// The way of the current round; `None` before the first move.
+    /// Whether hot data is kept in the current round; `None` before the first move.
     keeps: Option<bool>,
-    /// Rounds until the costlier way is tried again, and the number for the time after.
+    /// Rounds until the costlier choice is tried again, and the length of the last pause.
     wait: u32,
     pause: u32,
 }
 
 impl Trial {
-    /// Takes the cost of the round that ends, and says whether hot data is kept in the next one.
+    /// Records the cost of the round that ends; returns whether hot data is kept in the next one.
     fn next(&mut self, cost: u64) -> bool {
         if let Some(keeps) = self.keeps {
             self.costs[usize::from(keeps)] = Some(cost);
@@ -53,7 +54,7 @@ impl Trial {
             [Some(without), Some(with)] => {
                 self.pause = (self.pause * 2).max(2);
                 self.wait = self.pause;
-                // Both are known; the cheaper one first, and the other when it was not tried for long.
+                // Both costs are known: the cheaper choice is used first, and the other one again after each pause.
                 if self.pause == 2 { with < without } else { with >= without }
             }
         };
@@ -62,11 +63,11 @@ impl Trial {
     }
 }
 
-/// A clustered page that could stay.
+/// A clustered page with logged data, which may stay in the reserved area.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Candidate {
     pub page: u32,
-    /// Sectors that staying takes, record headers included.
+    /// Sectors that its data needs in the hot region, record headers included.
     pub sectors: u32,
 }
 
@@ -90,22 +91,22 @@ impl Heat {
         }
     }
 
-    /// Whether any page can stay.
+    /// Whether the policy can keep any page.
     pub fn keeps(&self) -> bool {
         self.policy != HotPolicy::None
     }
 
-    /// Sectors that the first section leaves for hot data, of which there is none yet: the paper's share.
+    /// Sectors of the hot region of the first section, before any hot data exists: the paper's share, 0 for other policies.
     pub fn first_region(&self, section: u32) -> u32 {
         if self.policy == HotPolicy::Paper { region(section, self.hot_pct) } else { 0 }
     }
 
-    /// Bytes of the counts.
+    /// Bytes of memory of the counts.
     pub fn bytes(&self) -> u64 {
         (2 * self.writes.len() + 2 * self.rewrites.len() + self.fresh.len()) as u64
     }
 
-    /// Data was logged, `rewritten` sectors of it over logged data.
+    /// Counts a logged write; `rewritten` sectors of it replaced data that was logged before.
     #[inline]
     pub fn logged(&mut self, sector: u64, end: u64, rewritten: u32) {
         if self.policy == HotPolicy::None {
@@ -128,16 +129,18 @@ impl Heat {
         }
     }
 
-    /// Which of the candidates of a full section stay, in the order in which they are copied, and how many sectors of
-    /// the next section are their region. `section` is the length of a section in sectors; `cost` what the mover read and
-    /// wrote since the last switch for each KB that was logged, in bytes.
+    /// Chooses the candidates of a full section that stay in the reserved area.
+    ///
+    /// Returns them in the order in which they are copied, with the size of the hot region of the next section in sectors.
+    /// `section` is the length of a section in sectors. `cost` is the number of bytes that the mover read and wrote since the last
+    /// switch for each KB logged.
     pub fn choose(
         &mut self,
         mut candidates: Vec<Candidate>,
         section: u32,
         cost: u64,
     ) -> (Vec<Candidate>, u32) {
-        // What the region is measured in, in sectors.
+        // Sectors in one unit of the region's size: a clustered page or a sector.
         let by_pages = self.policy == HotPolicy::Paper && self.by == Invalidated::Pages;
         let unit = if by_pages { self.page as u32 } else { 1 };
         let counts = match self.policy {
@@ -159,7 +162,7 @@ impl Heat {
                 &mut self.rewrites
             }
         };
-        // Hottest first; of the same heat in order of address.
+        // Hottest first; pages of the same heat in the order of their addresses.
         candidates.sort_by_key(|candidate| (u16::MAX - counts[candidate.page as usize], candidate.page));
         let paper = self.policy == HotPolicy::Paper;
         let most = region(section, self.hot_pct);
@@ -178,7 +181,7 @@ impl Heat {
     }
 }
 
-/// A share of a section, in whole 4 KB.
+/// Sectors in this percentage of a section, rounded down to whole 4 KB.
 fn region(section: u32, pct: u32) -> u32 {
     (u64::from(section) * u64::from(pct) / 100) as u32 / 8 * 8
 }
@@ -187,7 +190,7 @@ fn region(section: u32, pct: u32) -> u32 {
 mod tests {
     use super::*;
 
-    /// How often hot data is kept in this many rounds.
+    /// Returns in how many of this many rounds hot data is kept.
     fn kept(rounds: u32, cost: impl Fn(bool) -> u64) -> u32 {
         let mut trial = Trial::default();
         let mut keeps = trial.next(0);

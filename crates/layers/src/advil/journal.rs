@@ -1,5 +1,5 @@
-//! Records that recovery needs beside logged data: tombstones of ranges that are no longer logged, section heads, and the
-//! count of starts. Writes nothing without `recovery`.
+//! Records that recovery needs in addition to logged data: section heads, start records, and tombstones for ranges that are no
+//! longer logged. Nothing is written without the setting `recovery`.
 
 use emmclab_base::Op;
 
@@ -9,17 +9,17 @@ use super::settings::Shape;
 use crate::plan::Plan;
 use crate::request::HostRequest;
 
-/// Tombstones that may wait for a flush.
+/// Most tombstones that may wait for the next flush.
 const MOST_WAITING: usize = 12;
 
 /// A tombstone that is not on disk yet.
 #[derive(Clone, Copy, Debug)]
 struct Pending {
     tombstone: Tombstone,
-    /// The request past the log that made it; `None` once that is complete. Until then its data may still be lost, so the
-    /// tombstone must not be written.
+    /// The request that wrote to the original area and so made the tombstone; `None` once that is complete. Until then its data may
+    /// still be lost, so the tombstone must not be written.
     from: Option<u64>,
-    /// The request that writes it.
+    /// The request that writes the tombstone to the log, if one does.
     writer: Option<u64>,
 }
 
@@ -42,12 +42,12 @@ impl Default for Journal {
 }
 
 impl Journal {
-    /// Whether a flush has tombstones to write.
+    /// Whether a flush must write tombstones.
     pub fn has_tombstones(&self) -> bool {
         self.pending.iter().any(|pending| pending.from.is_none())
     }
 
-    /// A request is complete: its data is on disk, and the tombstones that it made may be written.
+    /// Called when a request is complete: the tombstones that it wrote are removed, and the tombstones that it made may be written.
     #[inline]
     pub fn completed(&mut self, id: u64) {
         self.opener = self.opener.filter(|opener| *opener != id);
@@ -75,7 +75,7 @@ impl Journal {
 }
 
 impl Advil {
-    /// A record without data, at the next place of the log.
+    /// Writes a record without data at the next place of the log.
     pub(super) fn write_bare(&mut self, body: Body<'_>, plan: &mut Plan) {
         let section = &mut self.sections[self.current];
         let place = section.log_next;
@@ -92,7 +92,7 @@ impl Advil {
         plan.record(&record.bytes(), 0);
     }
 
-    /// The head of the current section.
+    /// Writes the head of the current section.
     pub(super) fn write_section(&mut self, plan: &mut Plan) {
         let section = &self.sections[self.current];
         let record = Record {
@@ -105,8 +105,8 @@ impl Advil {
         self.write_record(&record, plan);
     }
 
-    /// Writes the start record before anything else, so that records of an earlier epoch are never taken for those of this
-    /// one.
+    /// Writes the start record before anything else. Its epoch is new, so that recovery never mistakes records of an earlier epoch
+    /// for records of this one.
     pub(super) fn write_start(&mut self, plan: &mut Plan) {
         if self.shape.header == 0 {
             return;
@@ -128,17 +128,18 @@ impl Advil {
         Body::Start { capacity, reserved: reserved.sectors, slot }
     }
 
-    /// Sectors at the end of a log region that requests leave alone: the release of the section before goes there.
+    /// Sectors at the end of a log region that requests must not use: they are for the record that releases the previous section.
     pub(super) fn kept(&self) -> u32 {
         self.shape.header
     }
 
-    /// Whether a write past the log between two sectors leaves stale records on disk.
+    /// Whether a write to the original area leaves stale records of this range on disk.
     pub(super) fn needs_tombstone(&self, sector: u64, end: u64) -> bool {
         self.shape.header > 0 && (!self.map.is_free(sector, end) || self.moving.passed(sector))
     }
 
-    /// Adds a tombstone for the range of a request past the log. Where they are full, the caller has made room.
+    /// Adds a tombstone for the range of a request to the original area. If the list is full, the caller has made room in the log
+    /// to write it.
     pub(super) fn add_tombstone(&mut self, &HostRequest { id, sector, sectors, .. }: &HostRequest) {
         let section = &self.sections[self.current];
         let through =
@@ -147,22 +148,22 @@ impl Advil {
         self.journal.pending.push(Pending { tombstone, from: Some(id), writer: None });
     }
 
-    /// Whether no further tombstone may wait for a flush: the request that adds one writes them all.
+    /// Whether the list of waiting tombstones is full; the request that adds another one writes them all.
     pub(super) fn tombstones_full(&self) -> bool {
         self.journal.pending.len() >= MOST_WAITING
     }
 
-    /// Whether more tombstones wait than may.
+    /// Whether more tombstones wait than allowed.
     pub(super) fn tombstones_spill(&self) -> bool {
         self.journal.pending.len() > MOST_WAITING
     }
 
-    /// Sectors that writing the tombstones takes, with one more.
+    /// Sectors of log needed to write all tombstones and one more.
     pub(super) fn tombstone_sectors(&self) -> u32 {
         (self.journal.pending.len() / MOST_TOMBSTONES) as u32 + 1
     }
 
-    /// Writes the tombstones of complete requests, and those of this one, once everything before is durable.
+    /// Writes the tombstones of complete requests and of request `id`, after everything before is complete.
     pub(super) fn write_tombstones(&mut self, id: u64, plan: &mut Plan) {
         let disk = self.shape.reserved.disk;
         plan.wait();

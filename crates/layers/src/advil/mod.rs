@@ -1,8 +1,8 @@
-//! Advil (Kim & Kim, "Advil: A Pain Reliever for the Storage Performance of Mobile Devices"): small random writes are
-//! logged in a reserved area and come to their place later, a clustered block at a time.
+//! Advil (Kim & Kim, "Advil: A Pain Reliever for the Storage Performance of Mobile Devices"): small random writes are logged in a
+//! reserved area and moved to their own addresses later, one clustered block at a time.
 //!
-//! Beyond the paper: log records from which the state comes back after a cut of power (`recovery`), and a hot-data policy
-//! that keeps only what was overwritten in the log (`hot = "rewritten"`).
+//! Two features are not in the paper: log records from which the state is restored after a power cut (`recovery`), and a hot-data
+//! policy that keeps only data that was overwritten in the log (`hot = "rewritten"`).
 
 mod checkpoint;
 mod counters;
@@ -50,7 +50,7 @@ fn build(table: &Table, below: &Below) -> Result<Box<dyn Layer>> {
     Ok(Box::new(Advil::new(KIND.name, &read_settings(KIND.name, table)?, below)?))
 }
 
-/// The layer: router, mover and filler over one map.
+/// The layer: router, mover and filler, which share one map.
 pub struct Advil {
     name: &'static str,
     shape: Shape,
@@ -63,19 +63,19 @@ pub struct Advil {
     journal: Journal,
     checkpoints: Checkpoints,
     counters: Counters,
-    /// The counters when they were cleared.
+    /// The counters at the time when they were cleared.
     cleared: Counters,
-    /// Where the request before ended.
+    /// The end of the previous request.
     previous_end: u64,
-    /// Whether a request was deferred for want of room since the last move.
+    /// Whether a request was deferred for lack of room since the last move.
     pressed: bool,
 }
 
 impl Advil {
-    /// A layer called `name` on new disks.
+    /// Creates a layer called `name` on new disks.
     ///
     /// # Errors
-    /// [`emmclab_base::Kind::Config`] with every senseless setting at once.
+    /// [`emmclab_base::Kind::Config`] that lists every invalid setting.
     pub fn new(name: &'static str, settings: &AdvilSettings, below: &Below) -> Result<Self> {
         let shape = settings.shape(name, below)?;
         let heat = Heat::new(&shape);
@@ -100,7 +100,7 @@ impl Advil {
         })
     }
 
-    /// Bytes that map and counts take at most so far.
+    /// Peak memory of the map and the counts so far, in bytes.
     pub fn memory_bytes(&self) -> u64 {
         self.map.most_bytes() + self.heat.bytes() + self.checkpoints.bytes()
     }
@@ -166,7 +166,7 @@ impl Layer for Advil {
     }
 
     fn clear_counters(&mut self) {
-        // The mover decides by its counts, which therefore go on.
+        // The mover uses the counts for its decisions, so they continue; only their values at this moment are kept.
         self.cleared = self.counters.clone();
     }
 

@@ -1,8 +1,8 @@
-//! The mover: empties the section before the current one, in the background.
+//! The mover: empties the previous section in the background.
 //!
-//! Hot clustered pages go to the hot region of the current section first, the rest to the original area, clustered block
-//! by clustered block in ascending order. Then the section is released. What is moved stays mapped to where it was until
-//! it has arrived. Draining empties both sections, hot data too.
+//! It first copies hot clustered pages to the hot region of the current section. It then writes the other data to the original
+//! area, one clustered block after the other in ascending order, and releases the section. The map refers to the old place of moved
+//! data until the new copy is complete. Draining empties both sections, hot data included.
 
 use emmclab_base::Op;
 
@@ -14,7 +14,7 @@ use crate::interval_map::Extent;
 use crate::layer::Background;
 use crate::plan::{Memory, Plan};
 
-/// The number of a request in background work; requests of the host have others.
+/// The request number of background work; no request of the host has it.
 const BACKGROUND: u64 = 0;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -22,9 +22,9 @@ enum Phase {
     /// The other section is free.
     #[default]
     Over,
-    /// Hot pages are copied; this many are done.
+    /// Hot pages are being copied; this many are copied.
     Hot(usize),
-    /// Blocks from this sector on are moved.
+    /// Blocks are being moved, from this sector on.
     Evict(u64),
     /// Everything is moved; requests up to this number, once it is known, may still read the section.
     Settle(Option<u64>),
@@ -32,11 +32,11 @@ enum Phase {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
-    /// Copies these hot pages, up to this one.
+    /// Copies hot pages, up to this index.
     Hot(usize),
-    /// Writes the head of a section that was opened to empty the other.
+    /// Writes the head of the section that was opened so that the other one can be emptied.
     Open,
-    /// Writes between two sectors.
+    /// Writes back the clustered block between two sectors.
     Evict(u64, u64),
     Release,
 }
@@ -48,14 +48,14 @@ pub(super) struct Moving {
     /// The purpose of the current plan.
     step: Option<Step>,
     hot: Vec<Candidate>,
-    /// Copies of the step: from where, and the place of the copy.
+    /// Copies made by the current step: the source, and the place of the copy.
     copies: Vec<(Extent, u32)>,
-    /// Kept for their memory.
+    /// Buffers that are kept to reuse their memory.
     pub runs: Vec<Extent>,
     relocated: Vec<Extent>,
     /// Bytes moved and logged until the last switch.
     counted: (u64, u64),
-    /// Everything is to be moved, hot data too.
+    /// Whether everything is to be moved, hot data too.
     draining: bool,
 }
 
@@ -75,7 +75,7 @@ impl Moving {
         matches!(self.phase, Phase::Hot(_))
     }
 
-    /// Whether blocks at or before a sector may have been moved whose records are not released yet.
+    /// Whether a block at or after this sector may have been moved whose records are not released yet.
     pub fn passed(&self, sector: u64) -> bool {
         match self.phase {
             Phase::Over | Phase::Hot(_) => false,
@@ -84,19 +84,19 @@ impl Moving {
         }
     }
 
-    /// Everything that is logged is moved, until nothing is.
+    /// Starts draining: all logged data is moved, until nothing is logged.
     pub fn drain(&mut self) {
         self.draining = true;
     }
 
-    /// After a cut of power: the section before the current one is emptied, without a hot region.
+    /// Continues after a power cut: the previous section is emptied without copying hot pages.
     pub fn resume(&mut self) {
         self.phase = Phase::Evict(0);
     }
 }
 
 impl Advil {
-    /// Goes on for a request in the other section, which is free, and has the full one emptied.
+    /// Opens the other section, which is free, for a request, and starts to empty the full one.
     pub(super) fn switch(&mut self, request: u64, plan: &mut Plan) {
         let full = &self.sections[self.current];
         let candidates = self.candidates(full.first, full.end());
@@ -114,13 +114,14 @@ impl Advil {
         }
     }
 
-    /// Whether draining goes on; it ends when nothing is logged.
+    /// Whether draining continues; it ends when nothing is logged.
     fn drains(&mut self) -> bool {
         self.moving.draining &= self.map.len() > 0;
         self.moving.draining
     }
 
-    /// Opens the other section, which is free, so that this one is emptied before it is full.
+    /// Opens the other section, which is free, so that the current one can be emptied before it is full. Returns whether the plan
+    /// has to run.
     fn open_to_drain(&mut self, plan: &mut Plan) -> bool {
         let generation = self.sections[self.current].generation + 1;
         self.current = 1 - self.current;
@@ -129,14 +130,14 @@ impl Advil {
         if self.shape.header == 0 {
             return false;
         }
-        // A flush that comes meanwhile writes the head, too.
+        // A flush that arrives in the meantime writes the head, too.
         self.journal.opener = Some(BACKGROUND);
         self.write_section(plan);
         self.moving.step = Some(Step::Open);
         true
     }
 
-    /// The mover's reads and writes since the last switch for each KB logged, in bytes.
+    /// Bytes that the mover read and wrote since the last switch for each KB logged.
     fn cost(&mut self) -> u64 {
         let counts = &self.counters;
         let work = 2 * (counts.moved_bytes + counts.padded_bytes + counts.hot_bytes);
@@ -145,7 +146,7 @@ impl Advil {
         (work - work_before) * 1024 / (self.moving.counted.1 - logged_before).max(1)
     }
 
-    /// The clustered pages that have data in a section.
+    /// Returns the clustered pages that have data in a section.
     fn candidates(&self, first: u32, end: u32) -> Vec<Candidate> {
         let mut candidates: Vec<Candidate> = Vec::new();
         if !self.heat.keeps() {
@@ -161,7 +162,7 @@ impl Advil {
             while at < run.end() {
                 let page = (at / page_sectors) as u32;
                 let next = run.end().min((u64::from(page) + 1) * page_sectors);
-                // As many headers as if every run had its own record.
+                // Counts headers as if every run had its own record.
                 let sectors = (next - at) as u32 + header;
                 match candidates.last_mut() {
                     Some(last) if last.page == page => last.sectors += sectors,
@@ -224,7 +225,7 @@ impl Advil {
         }
     }
 
-    /// The step is done: what was moved is where it was moved to.
+    /// Called when a step is complete: the map now refers to the new places of the moved data.
     pub(super) fn moved(&mut self) {
         match self.moving.step.take() {
             None => {}
@@ -247,7 +248,7 @@ impl Advil {
         }
     }
 
-    /// Copies hot pages, about a clustered block of them.
+    /// Plans to copy hot pages, about one clustered block of them.
     fn copy_hot(&mut self, done: usize, in_flight: &InFlight, plan: &mut Plan) -> Background {
         let page_sectors = u64::from(self.shape.page);
         let area = self.shape.reserved;
@@ -274,7 +275,7 @@ impl Advil {
             next += 1;
             self.counters.hot_pages += 1;
         }
-        // Read in the order of their places, written in the order in which they were chosen.
+        // Reads are in the order of their places, writes in the order in which the pages were chosen.
         let scratch = plan.scratch(runs.iter().map(|run| run.sectors).sum());
         let mut offset = scratch;
         let mut reads: Vec<(Extent, u32)> = Vec::with_capacity(runs.len());
@@ -317,7 +318,7 @@ impl Advil {
         Background::Run
     }
 
-    /// The next clustered block, as far as it is in the original area, with data in the section before.
+    /// Returns the next clustered block with data in the previous section, cut to the original area.
     fn next_block(&self, from: u64) -> Option<(u64, u64)> {
         let before = &self.sections[1 - self.current];
         let run = self.map.between(from, self.shape.capacity).find(|run| before.holds(run.place))?;
@@ -326,7 +327,7 @@ impl Advil {
         Some((first, (first + block).min(self.shape.capacity)))
     }
 
-    /// Releases all records before the current section, once their data is durable elsewhere.
+    /// Plans to release all records of earlier sections, after their data is durable elsewhere.
     fn release(&mut self, plan: &mut Plan) {
         let disk = self.shape.reserved.disk;
         plan.bare(0, Op::Flush, 0, 0);

@@ -1,9 +1,9 @@
-//! Log records on disk: a header sector that says what follows, with checksums over itself and over what follows.
+//! Log records on disk: a header sector that describes the data after it, with checksums of the header and of the data.
 //!
-//! Little-endian, by byte: 0 magic, 8 checksum of the header, 16 checksum of the data (CRC-32C both), 24 generation (8), 32 place (4),
-//! 36 sectors of data that follow (4), 40 epoch (4), 44 kind (1), 45 count (1), 48 entries. Records lie in the order in
-//! which they were written: the log regions of two generations in order, and before each the hot region of its section,
-//! which holds copies from the section before.
+//! Little-endian, by byte: 0 magic, 8 checksum of the header, 16 checksum of the data (CRC-32C both), 24 generation (8), 32 place
+//! (4), 36 sectors of data that follow (4), 40 epoch (4), 44 kind (1), 45 count (1), 48 entries. Records are stored in the order in
+//! which they were written: the log regions of two generations in order, and before each the hot region of its section, which holds
+//! copies from the previous section.
 
 use std::borrow::Cow;
 
@@ -13,17 +13,17 @@ pub(super) const SECTOR: usize = SECTOR_BYTES as usize;
 const MAGIC: &[u8; 8] = b"advilog2";
 const ENTRIES: usize = 48;
 
-/// Runs that a record of data can name.
+/// Most runs in one record of data.
 pub(super) const MOST_RUNS: usize = 32;
-/// Ranges that a record of tombstones can name.
+/// Most ranges in one record of tombstones.
 pub(super) const MOST_TOMBSTONES: usize = 16;
 
-/// A range of the original area that is no longer logged: its records before a point in the log count for nothing.
+/// A range of the original area that is no longer logged: recovery ignores its records before a point in the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Tombstone {
     pub sector: u64,
     pub sectors: u32,
-    /// Covers records of earlier generations, and those of this one before `through`.
+    /// The tombstone covers records of earlier generations, and records of this generation before `through`.
     pub generation: u64,
     pub through: u32,
 }
@@ -35,35 +35,35 @@ pub(super) struct Point {
     pub sequence: u64,
     /// Records of this generation and before are released.
     pub released: u64,
-    /// Where the next hot data would have gone; the end of the hot region when all was there.
+    /// The place of the next hot data at that time; the end of the hot region once all was copied.
     pub hot_next: u32,
-    /// Where the next record would have gone.
+    /// The place of the next record at that time.
     pub log_next: u32,
-    /// Runs of the map; `None` when they exceeded the space for a checkpoint.
+    /// Number of runs of the map; `None` if they exceeded the space for a checkpoint.
     pub runs: Option<u32>,
 }
 
 /// The content of a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Body<'a> {
-    /// A section begins, with a hot region of this many sectors.
+    /// A section starts, with a hot region of this many sectors.
     Section { hot: u32 },
-    /// Data follows, run by run: first sector and length.
+    /// Data follows, run by run; each run has its first sector and its length.
     Data(Cow<'a, [(u64, u32)]>),
-    /// Ranges are no longer logged.
+    /// Ranges that are no longer logged.
     Tombstones(Vec<Tombstone>),
     /// Records of this generation and before are released: their data is in the original area.
     Released { through: u64 },
-    /// Advil was started, on areas and with places for checkpoints of these lengths in sectors.
+    /// Advil was started, on areas and with checkpoint places of these sizes in sectors.
     Start { capacity: u64, reserved: u64, slot: u32 },
-    /// The map follows, as it was at a point of the log.
+    /// The map at a point of the log follows.
     Checkpoint(Point),
 }
 
 /// The head of a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Record<'a> {
-    /// Starts of Advil when it was written.
+    /// Number of starts of Advil, this one included, when the record was written.
     pub epoch: u32,
     pub generation: u64,
     /// Its place in the reserved area.
@@ -74,7 +74,7 @@ pub(super) struct Record<'a> {
 }
 
 impl Record<'_> {
-    /// The header sector, not sealed.
+    /// The header sector, without checksums.
     pub fn bytes(&self) -> [u8; SECTOR] {
         let mut out = [0; SECTOR];
         let mut put = |at: usize, bytes: &[u8]| out[at..at + bytes.len()].copy_from_slice(bytes);
@@ -128,7 +128,7 @@ impl Record<'_> {
         out
     }
 
-    /// The head of a record from its sector; `None` if there is none. [`sealed`] checks that it is whole.
+    /// Parses the header of a record; `None` if the sector has none. [`sealed`] checks whether it is intact.
     pub fn parse(bytes: &[u8]) -> Option<Record<'static>> {
         let four = |at: usize| Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
         let eight = |at: usize| Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?));

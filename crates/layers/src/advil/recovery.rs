@@ -1,4 +1,4 @@
-//! Reads the state back: the newest checkpoint, and the records after it.
+//! Recovery: restores the state from the newest checkpoint and the records after it.
 
 use std::io;
 
@@ -12,13 +12,13 @@ use crate::interval_map::{Extent, IntervalMap};
 use crate::layer::ReadAt;
 use crate::window::Window;
 
-/// The state as far as it is rebuilt.
+/// The state that has been rebuilt so far.
 struct Back {
     map: IntervalMap,
     released: u64,
 }
 
-/// A region whose records are read.
+/// A region of the log whose records are read.
 struct Region {
     epoch: u32,
     generation: u64,
@@ -26,7 +26,7 @@ struct Region {
     end: u32,
 }
 
-/// A checkpoint that is whole.
+/// A checkpoint that is intact.
 struct Checkpoint {
     generation: u64,
     point: Point,
@@ -34,12 +34,12 @@ struct Checkpoint {
 }
 
 impl Advil {
-    /// Rebuilds map and sections. Records that were not flushed may be missing, between others too: they are passed over.
+    /// Rebuilds the map and the sections. Records that were not flushed may be missing, even between others; such gaps are skipped.
     pub(super) fn read_back(&mut self, disks: &mut dyn ReadAt) -> io::Result<()> {
         let mut window = Window::new(disks, self.shape.reserved);
         let starts = [self.read_head(&mut window, 0)?, self.read_head(&mut window, 1)?];
         let Some(start) = starts.into_iter().flatten().max_by_key(|record| record.epoch) else {
-            // It was cut off before its very first write was durable: there is nothing to lose.
+            // Power was lost before the very first write was durable: there is nothing to lose.
             return Ok(());
         };
         if start.body != self.start_body() {
@@ -60,7 +60,7 @@ impl Advil {
         self.current = usize::from(self.sections[1].generation > self.sections[0].generation);
         let newest = self.sections[self.current].generation;
         if newest == 0 {
-            // The start was durable, the first section not.
+            // The start record was durable, the head of the first section was not.
             self.sections[0].open(1, self.shape.header, 0);
             self.current = 0;
             self.journal.recovered = false;
@@ -74,7 +74,7 @@ impl Advil {
             log_next: point.log_next,
         });
         self.checkpoints = Checkpoints::after(mark.unwrap_or_default());
-        // One without runs says no more than that there is one.
+        // A checkpoint without runs only shows that there is one.
         let known = known.filter(|(_, point)| point.runs.is_some());
         let mut back = Back {
             map: checkpoint.map_or_else(|| IntervalMap::new(self.shape.capacity), |found| found.map),
@@ -94,7 +94,7 @@ impl Advil {
             let (hot_from, log_from) =
                 point.map_or((section.first + 1, section.hot_end), |point| (point.hot_next, point.log_next));
             if point.is_none() {
-                // What was here before was released.
+                // Older data in this section was released.
                 back.map.remove(0, self.shape.capacity, |run| section.holds(run.place));
             }
             let log_end = if known.is_some() { section.seen_from(log_from) } else { section.end() };
@@ -119,7 +119,7 @@ impl Advil {
         Ok(())
     }
 
-    /// Replays a record of the log.
+    /// Applies a record of the log to the rebuilt state.
     fn replay(&self, record: Record<'_>, back: &mut Back) {
         match record.body {
             Body::Data(_) => back.copied(&record, None),
@@ -141,7 +141,7 @@ impl Advil {
         });
     }
 
-    /// The newest checkpoint that is whole and of this generation or the one before.
+    /// Returns the newest checkpoint that is intact and belongs to generation `newest` or the one before.
     fn read_checkpoint(&self, window: &mut Window<'_>, newest: u64) -> io::Result<Option<Checkpoint>> {
         if self.shape.slot == 0 {
             return Ok(None);
@@ -185,8 +185,8 @@ impl Advil {
         Ok(None)
     }
 
-    /// Hands each whole record of a region to `visit` and returns the place after the last one. Records of an epoch before
-    /// that of the section's head are skipped: they belong to an attempt at this generation whose head was lost.
+    /// Calls `visit` with each intact record of a region; returns the place after the last one. Records of an epoch before the
+    /// epoch of the section's head are skipped: they belong to an attempt at this generation whose head was lost.
     fn read_region(
         &self,
         window: &mut Window<'_>,
@@ -205,7 +205,7 @@ impl Advil {
                 continue;
             };
             let data = if record.sectors > 0 { window.at(place + 1, record.sectors, end)? } else { &[] };
-            // Data that is not whole was never flushed, or was erased.
+            // Data with a wrong checksum was never flushed, or was erased.
             let is_whole = whole(&header, data);
             place += 1 + record.sectors;
             next = place;
@@ -220,7 +220,7 @@ impl Advil {
         Ok(self.read_sector(window, place, place + 1)?.map(|(record, _)| record))
     }
 
-    /// The header at a place before `end`, with its bytes; `None` if there is none, or it is broken or makes no sense.
+    /// Returns the header at a place before `end`, with its bytes; `None` if there is none, or it is damaged or inconsistent.
     fn read_sector(
         &self,
         window: &mut Window<'_>,
@@ -234,7 +234,7 @@ impl Advil {
         Ok(record.map(|record| (record, header)))
     }
 
-    /// Whether lengths and addresses lie inside the areas.
+    /// Whether lengths and addresses are inside the areas.
     fn is_sane(&self, record: &Record<'_>) -> bool {
         let inside = u64::from(record.place) + u64::from(record.sectors) < self.shape.reserved.sectors;
         let data = match &record.body {
@@ -256,8 +256,8 @@ impl Advil {
 }
 
 impl Back {
-    /// The data of a record counts; of hot data that was copied after a checkpoint (into `only_into`) only what had not been
-    /// logged anew before it.
+    /// Maps the data of a record. With `only_into`, the record is a copy of hot data made after a checkpoint: it replaces only data
+    /// outside that section, as data in it was logged again before the checkpoint.
     fn copied(&mut self, record: &Record<'_>, only_into: Option<&Section>) {
         let Body::Data(runs) = &record.body else { return };
         let mut place = record.place + 1;

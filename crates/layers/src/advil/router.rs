@@ -16,7 +16,7 @@ impl Advil {
         self.previous_end = request.end();
         let area = self.shape.reserved;
         let mut at = request.sector;
-        // Sector of the reserved area that would go on with the command begun last.
+        // The sector of the reserved area at which the last command ends, so that an adjacent run can extend it.
         let mut next = u64::MAX;
         let mut hits = 0;
         for run in self.map.between(request.sector, request.end()) {
@@ -77,7 +77,7 @@ impl Advil {
         Decision::Run
     }
 
-    /// A write that goes to the original area.
+    /// Plans a write to the original area.
     fn pass(&mut self, request: &HostRequest, plan: &mut Plan) -> Decision {
         if let Err(reason) = self.forget(request, plan) {
             return Decision::Defer(reason);
@@ -115,7 +115,7 @@ impl Advil {
             return Err(Defer::Overlap);
         }
         if self.needs_tombstone(request.sector, request.end()) {
-            // Tombstones that are too many to wait for a flush are written by this request.
+            // If too many tombstones wait for a flush, this request writes them.
             if self.tombstones_full() && !self.make_room(self.tombstone_sectors(), request, plan) {
                 return Err(Defer::Full);
             }
@@ -126,7 +126,7 @@ impl Advil {
         Ok(())
     }
 
-    /// Writes the tombstones if too many wait, once the data that replaces their ranges is durable.
+    /// Writes the tombstones if too many wait, after the data that replaces their ranges is durable.
     fn spill(&mut self, request: &HostRequest, plan: &mut Plan) {
         if self.tombstones_spill() {
             plan.wait();
@@ -141,7 +141,7 @@ impl Advil {
             return Decision::Defer(Defer::Full);
         }
         if self.journal.opener.is_some_and(|opener| opener != request.id) {
-            // Records of the section count only with its head.
+            // Recovery ignores the records of a section without its head.
             self.write_section(plan);
             plan.wait();
         }
@@ -155,14 +155,14 @@ impl Advil {
         Decision::Run
     }
 
-    /// Makes room for this many sectors of log, by a switch to the other section where needed.
+    /// Makes room for this many sectors of log; switches to the other section if necessary. False if there is no room yet.
     #[inline]
     fn make_room(&mut self, sectors: u32, request: &HostRequest, plan: &mut Plan) -> bool {
         let section = &self.sections[self.current];
         if section.log_room(self.kept()) >= sectors {
             return true;
         }
-        // A log that ends before its section waits for a checkpoint.
+        // If the log may not yet use the whole section, it waits for a checkpoint.
         if self.moving.is_over() && section.log_end == section.end() {
             self.switch(request.id, plan);
             return self.sections[self.current].log_room(self.kept()) >= sectors;

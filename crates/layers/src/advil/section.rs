@@ -6,17 +6,17 @@ pub(super) struct Section {
     /// First place of the section.
     pub first: u32,
     pub sectors: u32,
-    /// Number of the round in which it was last filled; 0 = never.
+    /// Number of the round in which the section was last opened; 0 if never.
     pub generation: u64,
-    /// Where the next hot data goes.
+    /// The place of the next hot data.
     pub hot_next: u32,
-    /// End of the hot region, where the log region begins.
+    /// End of the hot region, where the log region starts.
     pub hot_end: u32,
-    /// Where the next record goes.
+    /// The place of the next record.
     pub log_next: u32,
-    /// Where records end for now: as far as recovery would look, or the end of the section.
+    /// Current limit for records: the end of the range that recovery would read, or the end of the section.
     pub log_end: u32,
-    /// Sectors of log after a checkpoint that recovery looks at.
+    /// Sectors of log that recovery reads after a checkpoint.
     reach: u32,
 }
 
@@ -33,7 +33,7 @@ impl Section {
         (self.first..self.end()).contains(&place)
     }
 
-    /// Starts the section anew, with a hot region of `hot` sectors after `header` ones.
+    /// Opens the section again, with a header of `header` sectors and a hot region of `hot` sectors.
     pub fn open(&mut self, generation: u64, header: u32, hot: u32) {
         self.generation = generation;
         self.hot_next = self.first + header;
@@ -42,12 +42,12 @@ impl Section {
         self.log_end = self.seen_from(self.hot_end);
     }
 
-    /// How far recovery looks from a place in the log on.
+    /// The end of the range that recovery reads from a place in the log on.
     pub fn seen_from(&self, place: u32) -> u32 {
         place.saturating_add(self.reach).min(self.end())
     }
 
-    /// Room left for records, of which `kept` sectors at the end are not for requests.
+    /// Sectors left for records, without the `kept` sectors at the end, which requests must not use.
     pub fn log_room(&self, kept: u32) -> u32 {
         self.log_end.saturating_sub(self.log_next).saturating_sub(kept)
     }

@@ -1,4 +1,4 @@
-//! The settings of Advil, and what they must be to make sense.
+//! The settings of Advil, and the checks that they are valid.
 
 use emmclab_base::{Error, Kind, Result};
 use schemars::JsonSchema;
@@ -120,19 +120,19 @@ impl Default for AdvilSettings {
     }
 }
 
-/// Settings in sectors, checked.
+/// The settings in sectors, after the checks.
 #[derive(Clone, Debug)]
 pub(super) struct Shape {
-    /// Sectors offered above.
+    /// Sectors that the layer offers.
     pub capacity: u64,
     pub reserved: Area,
     pub small: u32,
     pub page: u32,
     pub block: u32,
-    /// Dirty clustered pages above which a block is filled; `None` = never.
+    /// Number of dirty clustered pages above which a block is filled; `None` = never.
     pub fill_over: Option<u32>,
     pub page_padding: bool,
-    /// Sectors between two holes that are read with them.
+    /// Most sectors between two holes that are read with the holes by one command.
     pub read_through: u32,
     pub hot: HotPolicy,
     pub hot_invalidated: Invalidated,
@@ -140,19 +140,20 @@ pub(super) struct Shape {
     pub hot_step_pct: u32,
     pub hot_most_pct: u32,
     pub idle_only: bool,
-    /// Sectors at the head of each record.
+    /// Sectors of a record header; 0 without recovery.
     pub header: u32,
-    /// Sectors of a section, and before the first one.
+    /// Sectors of a section, and sectors before the first one.
     pub section: u32,
     pub before: u32,
-    /// Sectors of each place for a checkpoint, 0 without.
+    /// Sectors of each of the two checkpoint places; 0 without checkpoints.
     pub slot: u32,
     /// Sectors that are logged from one checkpoint to the next.
     pub interval: u32,
 }
 
 impl Shape {
-    /// Sectors of log behind a checkpoint that recovery looks at: where the next one is made, and as much again meanwhile.
+    /// Sectors of log after a checkpoint that recovery reads: one interval until the next checkpoint is due, and one more while it
+    /// is made.
     pub fn reach(&self) -> u32 {
         if self.slot > 0 { self.interval * 2 } else { u32::MAX }
     }
@@ -161,7 +162,7 @@ impl Shape {
 const ALIGN: u64 = 4096;
 
 impl AdvilSettings {
-    /// Checks everything against the disks below.
+    /// Checks all settings against the disks below.
     pub(super) fn shape(&self, layer: &str, below: &Below) -> Result<Shape> {
         let mut faults = Vec::new();
         let mut need = |good: bool, fault: String| {
@@ -234,9 +235,9 @@ impl AdvilSettings {
                 Size(least)
             ),
         );
-        // The paper's estimate of what a checkpoint takes, twice: 1 MB for 128 MB of reserved area.
+        // Twice the size of a checkpoint that the paper estimates: 1 MB for 128 MB of reserved area.
         let slot = if interval.0 > 0 { (reserved.0 / 128).div_ceil(ALIGN) * ALIGN } else { 0 };
-        // With recovery, the first 4 KB count the starts.
+        // With recovery, the first 4 KB hold the start records.
         let before = if self.recovery { ALIGN + 2 * slot } else { 0 };
         let log = (reserved.0.saturating_sub(before) / 2).saturating_sub(ALIGN) / 100
             * u64::from(100 - most.min(100));

@@ -1,4 +1,4 @@
-//! Writes of the journal in the modes with a log of their own: blocks wait for their commit, which writes them as records.
+//! Writes in the modes with an own log: blocks of the journal wait in memory for their commit, which writes them as records.
 
 use emmclab_base::{BlockNote, Modifiers, Op, Role, SECTOR_BYTES};
 
@@ -17,13 +17,13 @@ const SECTOR: usize = SECTOR_BYTES as usize;
 type Block = (u64, HeldBlock);
 
 impl Journal {
-    /// Plans a write in a mode with a log. Runs of other blocks in it go to their places, in one command each.
+    /// Plans a write in a mode with an own log. Each run of other blocks goes to its own address with one command.
     pub(super) fn write_logged(&mut self, request: &HostRequest, notes: &[BlockNote], plan: &mut Plan) {
         let ready = self.log.as_ref().is_some_and(Log::is_ready);
         let logged = |note: &BlockNote| {
             matches!(note.role, Role::Descriptor | Role::Logged | Role::Revoke | Role::Commit)
         };
-        // A promise on completion is kept in memory only for a commit.
+        // Blocks may be kept in memory until the commit only if the write itself need not be durable on completion.
         let promises = request.modifiers.intersects(Modifiers::PROMISES)
             && !notes.iter().any(|note| note.role == Role::Commit);
         if !ready || promises || !notes.iter().any(logged) {
@@ -38,7 +38,7 @@ impl Journal {
                 let part = HostRequest {
                     sector: request.sector + u64::from(at),
                     sectors: others.iter().map(|note| note.sectors).sum(),
-                    // The commit plans the flush.
+                    // The commit plans the flush that this preflush demands.
                     modifiers: request.modifiers.difference(Modifiers::PREFLUSH),
                     ..*request
                 };
@@ -65,8 +65,8 @@ impl Journal {
         self.void_emptied(notes, plan);
     }
 
-    /// Plans a run of blocks of a request, `offset` sectors into it, that go to their places. A superblock of the journal is durable
-    /// before records are forgotten.
+    /// Plans the write of a run of blocks to their own addresses; the run starts `offset` sectors into the request. A superblock of
+    /// the journal is written durably, because records may be dropped after it.
     fn write_past_log(&mut self, request: &HostRequest, offset: u32, notes: &[BlockNote], plan: &mut Plan) {
         let mut request = *request;
         if notes.iter().any(|note| note.role == Role::JournalSuperblock) {
@@ -76,7 +76,8 @@ impl Journal {
         self.write_in_place(&request, offset, notes, plan);
     }
 
-    /// Where the superblock of the journal says that its log is empty, every record is void: another journal may use the same numbers.
+    /// If the journal's superblock states that the journal is empty, plans to void all records: another journal may use the same
+    /// transaction numbers.
     fn void_emptied(&mut self, notes: &[BlockNote], plan: &mut Plan) {
         let empties = |note: &BlockNote| {
             note.role == Role::JournalSuperblock && note.transaction.is_some() && note.home.is_none()
@@ -87,7 +88,8 @@ impl Journal {
         }
     }
 
-    /// Copies of homes are logged past the log: the next ones do not follow those in it.
+    /// Notes that copies of homes were written outside the log, so that later changes to them are not relative to the copies in the
+    /// log.
     fn log_past(&mut self, notes: &[BlockNote]) {
         let Some(log) = &mut self.log else { return };
         for home in notes.iter().filter(|note| note.role == Role::Logged).filter_map(|note| note.home) {
@@ -95,8 +97,8 @@ impl Journal {
         }
     }
 
-    /// Takes what the layer has of a range that a request changes. A block that the request changes in part, which a journal never does,
-    /// goes to its place first.
+    /// Drops what the layer holds of a range that a request changes. A block that the request changes only in part is first written
+    /// to its own address; a journal never does this.
     pub(super) fn forget_range(&mut self, request: &HostRequest, plan: &mut Plan) {
         let (first, end) = (request.sector, request.end());
         let Some(log) = &mut self.log else { return };
@@ -115,7 +117,7 @@ impl Journal {
             }
         }
         for (block, memory, at, sectors) in spilled {
-            // One after the other, as blocks in memory are newer than those in the log.
+            // Writes are planned one after the other, because blocks in memory are newer than those in the log.
             plan.wait();
             plan.flag(Modifiers::empty());
             plan.begin(0, Op::Write, block);
@@ -128,7 +130,7 @@ impl Journal {
         self.held.forget(request.id, first, end);
     }
 
-    /// Plans the commit of a transaction: its blocks in memory and the commit block, which lies at sector `at` of the request.
+    /// Plans the commit of a transaction: its blocks in memory, and the commit block, which is at sector `at` of the request.
     fn commit(&mut self, request: &HostRequest, (block, note, at): (u64, &BlockNote, u32), plan: &mut Plan) {
         let &BlockNote { sectors, transaction, changed, .. } = note;
         let is_own = |held: &HeldBlock| match (held.transaction, transaction) {
@@ -141,7 +143,7 @@ impl Journal {
             if is_own(&held) {
                 blocks.push((block, held));
             } else {
-                // What is left of a transaction that was never committed is not part of this one.
+                // Blocks left over from a transaction that was never committed are not part of this one.
                 plan.begin(0, Op::Write, block);
                 plan.piece(held.memory, held.slot, held.sectors);
                 self.unflushed.write(request.id, Plain::Asked);
@@ -152,7 +154,7 @@ impl Journal {
             HeldBlock { memory, slot: at, sectors, transaction, home: None, changed, follows_copy: false };
         blocks.push((block, commit));
         let Some(transaction) = transaction else { return self.commit_in_place(request, &blocks, plan) };
-        // The commit block is a record of its own where a transaction is not one write.
+        // The commit block is a separate record unless a transaction is one write.
         let border = if self.features.one_write { 0 } else { blocks.len() - 1 };
         let Some(log) = &mut self.log else { return };
         let mut records = Vec::new();
@@ -182,7 +184,7 @@ impl Journal {
         }
     }
 
-    /// Plans a transaction at its place in the journal: its blocks, and then the commit block once they are durable.
+    /// Plans a transaction at its place in the journal: its blocks, then the commit block after they are durable.
     fn commit_in_place(&mut self, request: &HostRequest, blocks: &[Block], plan: &mut Plan) {
         self.counters.commits_in_place += 1;
         let needed = self.needs_preflush(request);
@@ -215,7 +217,7 @@ impl Journal {
         plan.wait();
     }
 
-    /// Flags of blocks of the journal, or of what commits them.
+    /// Flags for blocks of the journal, or, with `commits`, for the write that commits them.
     fn flags_of_journal(&self, request: &HostRequest, commits: bool) -> Modifiers {
         match (self.features.durable_writes, commits) {
             (true, true) => Modifiers::RELIABLE,
@@ -226,7 +228,7 @@ impl Journal {
     }
 }
 
-/// Plans a record with the blocks that it holds.
+/// Plans the write of a record and of the blocks in it.
 fn write_record(Placed { record, sector }: &Placed, blocks: &[Block], plan: &mut Plan) {
     let head = record.head();
     plan.begin(0, Op::Write, *sector);
@@ -243,7 +245,7 @@ fn write_record(Placed { record, sector }: &Placed, blocks: &[Block], plan: &mut
     plan.metadata(&vec![0; (record.length + 1 - written) as usize * SECTOR]);
 }
 
-/// Plans the record that makes all before it void.
+/// Plans the write of a record that voids all earlier ones.
 pub(super) fn write_void(log: &mut Log, plan: &mut Plan) {
     let placed = log.void();
     plan.flag(Modifiers::RELIABLE);

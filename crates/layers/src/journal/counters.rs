@@ -1,33 +1,33 @@
-//! Counts of what the layer did.
+//! Counters of the journal layer.
 
-/// Counts of what the layer did.
+/// Counters of the journal layer.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Counters {
     /// Commits of the journal.
     pub commits: u64,
-    /// Flushes that came, those before a write included, and those that the device did not see.
+    /// Flushes from the host, preflushes included, and those of them that were not sent to the device.
     pub flushes: u64,
     pub flushes_saved: u64,
-    /// Writes that were made durable without a request for it.
+    /// Writes that were made durable although the request did not ask for it.
     pub forced: u64,
-    /// Writes to homes that a flush need not make durable.
+    /// Home writes that the next flush need not make durable.
     pub home_blocks_left: u64,
     /// Writes without block notes.
     pub unknown_writes: u64,
-    /// Records in the layer's own log, and their sectors; sectors of the journal that they stand for.
+    /// Records in the layer's own log, their sectors, and the sectors of the journal that they replace.
     pub records: u64,
     pub record_sectors: u64,
     pub journal_sectors: u64,
-    /// Transactions that went to their place in the journal, for want of room.
+    /// Transactions that were written to their place in the journal, for lack of room in the log.
     pub commits_in_place: u64,
-    /// Blocks put to their place in the journal after a cut of power.
+    /// Blocks that were written to their place in the journal after a power cut.
     pub blocks_rebuilt: u64,
-    /// Blocks of the journal that were not written at all.
+    /// Blocks of the journal that were not written to the device.
     pub blocks_dropped: u64,
 }
 
 impl Counters {
-    /// By name.
+    /// The counts with their names.
     pub fn named(&self) -> Vec<(&'static str, u64)> {
         vec![
             ("commits", self.commits),

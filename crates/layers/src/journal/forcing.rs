@@ -1,23 +1,25 @@
-//! Whether writes that the next flush would make durable are written durably at once: the way that takes fewer programs.
+//! Chooses how a write that the next flush would make durable is made durable: at once, or by that flush. The choice is the way
+//! that needs fewer program operations of the flash.
 //!
-//! A forced write takes programs of its own, and the next write waits for them. A flush programs all that is in the cache, as much at a
-//! time as the planes of the device take together. How many writes will come before the next flush is not known when the first one
-//! does: it is forced where forcing was no dearer in any of the last [`REMEMBERED`] intervals from flush to flush.
+//! A forced write needs program operations of its own, and the next write waits for them. A flush programs all data in the cache,
+//! with all planes of the device at a time. When the first write arrives, it is not known how many more will follow before the next
+//! flush. The write is forced if forcing needed no more programs than flushing in each of the last [`REMEMBERED`] intervals between
+//! flushes.
 
-/// Intervals from flush to flush that are taken as an example of the next one.
+/// Number of past intervals between flushes from which the next one is predicted.
 const REMEMBERED: usize = 8;
 
-/// The bytes that are programmed at a time, and how much of them waits for a flush at most.
+/// Sizes of the flash: how much is programmed at a time, and how much can wait in the cache for a flush.
 #[derive(Clone, Copy, Debug)]
 struct Flash {
     program_sectors: u64,
     cache_sectors: u64,
 }
 
-/// Writes from one flush to the next that the flush has to make durable.
+/// Writes between two flushes that the second flush has to make durable.
 #[derive(Clone, Copy, Debug, Default)]
 struct Interval {
-    /// Programs where each of them is forced.
+    /// Program operations if each of these writes is forced.
     programs: u64,
     sectors: u64,
 }
@@ -28,9 +30,9 @@ impl Interval {
         self.sectors += sectors;
     }
 
-    /// How many programs more forced writes take than a flush that also programs `left` sectors.
+    /// How many more programs the forced writes need than a flush that also programs `left` sectors; negative if fewer.
     fn excess(self, left: u64, flash: Flash) -> i64 {
-        // What the cache has no room for was programmed before the flush.
+        // Data beyond the size of the cache is programmed before the flush.
         let flushed = (self.sectors + left).min(flash.cache_sectors);
         self.programs.cast_signed() - flushed.div_ceil(flash.program_sectors).cast_signed()
     }
@@ -41,15 +43,15 @@ impl Interval {
 pub(super) struct Forcing {
     flash: Flash,
     last: [Interval; REMEMBERED],
-    /// Place of the oldest of them.
+    /// Index of the oldest interval in `last`.
     oldest: usize,
     current: Interval,
-    /// Sectors in the cache that need not be durable.
+    /// Sectors in the cache that need not become durable.
     left: u64,
 }
 
 impl Forcing {
-    /// For a device that programs this many sectors at a time, and whose cache has room for a number of sectors.
+    /// For a device that programs this many sectors at a time and has a cache of `cache_sectors`.
     pub fn new(program_sectors: u32, cache_sectors: u64) -> Self {
         Self {
             flash: Flash { program_sectors: program_sectors.max(1).into(), cache_sectors },
@@ -60,19 +62,20 @@ impl Forcing {
         }
     }
 
-    /// Counts a write that the next flush has to make durable, and says whether it is better forced where no flush is due yet.
+    /// Counts a write that the next flush has to make durable; returns whether forcing it is better, as long as no flush is due for
+    /// another reason.
     pub fn prefers_force(&mut self, sectors: u32) -> bool {
         self.current.add(sectors.into(), self.flash);
         let intervals = self.last.iter().chain([&self.current]);
         intervals.map(|interval| interval.excess(self.left, self.flash)).all(|excess| excess <= 0)
     }
 
-    /// Counts a write that stays in the cache and need not be durable.
+    /// Counts a write that stays in the cache and need not become durable.
     pub fn leave(&mut self, sectors: u32) {
         self.left += u64::from(sectors);
     }
 
-    /// The file system flushes.
+    /// Called when the file system flushes: the current interval ends.
     pub fn flush_asked(&mut self) {
         if self.current.sectors > 0 {
             self.last[self.oldest] = std::mem::take(&mut self.current);
@@ -80,7 +83,7 @@ impl Forcing {
         }
     }
 
-    /// The device is flushed.
+    /// Called when the device is flushed: its cache is empty.
     pub fn flushed(&mut self) {
         self.left = 0;
     }
@@ -90,7 +93,7 @@ impl Forcing {
 mod tests {
     use super::*;
 
-    /// Whether each of these writes is forced, and then the file system flushes.
+    /// Returns whether each of these writes is forced; then the file system flushes.
     fn forced(forcing: &mut Forcing, writes: &[u32]) -> Vec<bool> {
         let forced = writes.iter().map(|sectors| forcing.prefers_force(*sectors)).collect();
         forcing.flush_asked();
@@ -108,7 +111,7 @@ mod tests {
     #[test]
     fn several_small_writes_go_into_one_program_of_a_flush() {
         let mut forcing = Forcing::new(64, 512);
-        // The first is not known to have followers.
+        // For the first write it is not known that others will follow.
         assert_eq!(forced(&mut forcing, &[8, 8, 8]), [true, false, false]);
         assert!(forced(&mut forcing, &[]).is_empty());
         for _ in 0..REMEMBERED - 1 {

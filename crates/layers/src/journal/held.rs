@@ -9,18 +9,18 @@ use crate::plan::Memory;
 /// A block of the journal in memory.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct HeldBlock {
-    /// The memory that its bytes lie in, and its first sector there.
+    /// The memory with its bytes, and its first sector there.
     pub memory: Memory,
     pub slot: u32,
     /// Length in sectors.
     pub sectors: u32,
-    /// Its transaction, where that is known.
+    /// Its transaction, if known.
     pub transaction: Option<u32>,
     /// First sector of its home.
     pub home: Option<u64>,
-    /// Its sectors that changed.
+    /// The sectors of it that changed, if known.
     pub changed: Option<SectorSet>,
-    /// Whether they did so since the copy of the same home in the log.
+    /// Whether `changed` is relative to the copy of the same home in the log.
     pub follows_copy: bool,
 }
 
@@ -28,15 +28,15 @@ pub(super) struct HeldBlock {
 #[derive(Debug, Default)]
 pub(super) struct Held {
     blocks: BTreeMap<u64, HeldBlock>,
-    /// Places of blocks that are free, by their length, and those that are once a request is complete.
+    /// Free memory slots, by length in sectors; and slots that become free when a request is complete (request, sectors, slot).
     free: BTreeMap<u32, Vec<u32>>,
     leaving: Vec<(u64, u32, u32)>,
-    /// Sectors of memory in use, with the free ones.
+    /// Sectors of memory allocated so far, free slots included.
     sectors: u32,
 }
 
 impl Held {
-    /// Keeps a block that lies at `block`, where none is kept, and gives its place in memory.
+    /// Keeps a block whose first sector is `block`, of which none is kept yet; returns its first sector in memory.
     pub fn keep(&mut self, block: u64, note: &BlockNote, follows_copy: bool) -> u32 {
         let free = self.free.entry(note.sectors).or_default();
         let slot = free.pop().unwrap_or_else(|| {
@@ -50,14 +50,14 @@ impl Held {
         slot
     }
 
-    /// Takes every block out; their memory is free when request `id` is complete.
+    /// Removes and returns all blocks; their memory becomes free when request `id` is complete.
     pub fn take(&mut self, id: u64) -> BTreeMap<u64, HeldBlock> {
         let blocks = std::mem::take(&mut self.blocks);
         self.leaving.extend(blocks.values().map(|held| (id, held.sectors, held.slot)));
         blocks
     }
 
-    /// Request `id` is complete.
+    /// Called when request `id` is complete: frees the memory that was waiting for it.
     pub fn completed(&mut self, id: u64) {
         let Self { free, leaving, .. } = self;
         leaving.retain(|(request, sectors, slot)| {
@@ -68,7 +68,7 @@ impl Held {
         });
     }
 
-    /// The blocks that meet a range of sectors.
+    /// Returns the blocks that overlap a range of sectors.
     pub fn meeting(&self, sector: u64, end: u64) -> impl Iterator<Item = (u64, &HeldBlock)> {
         // No block is longer than 128 sectors.
         let from = sector.saturating_sub(u64::from(u128::BITS) - 1);
@@ -76,7 +76,7 @@ impl Held {
         blocks.filter(move |(block, held)| block + u64::from(held.sectors) > sector)
     }
 
-    /// Forgets the blocks that meet a range, which holds something else now; their memory is free when request `id` is complete.
+    /// Drops the blocks that overlap a range, which was overwritten; their memory becomes free when request `id` is complete.
     pub fn forget(&mut self, id: u64, sector: u64, end: u64) {
         let gone: Vec<u64> = self.meeting(sector, end).map(|(block, _)| block).collect();
         for block in gone {

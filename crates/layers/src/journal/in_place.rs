@@ -1,4 +1,4 @@
-//! Writes that go to the place that the file system gave them, with the flags that they need there.
+//! Writes to the addresses that the file system chose, with the flags that they need there.
 
 use emmclab_base::{BlockNote, Modifiers, Op, Role, SectorSet};
 
@@ -9,7 +9,7 @@ use super::unflushed::Plain;
 use super::{Features, Journal, log};
 
 impl Journal {
-    /// Whether a preflush has to be one of the device.
+    /// Whether the preflush of a request must be sent to the device.
     pub(super) fn needs_preflush(&mut self, request: &HostRequest) -> bool {
         if !request.modifiers.contains(Modifiers::PREFLUSH) {
             return false;
@@ -21,7 +21,8 @@ impl Journal {
         needed
     }
 
-    /// Whether the journal holds the bytes of a block at home, durably and for as long as the layer is not told otherwise.
+    /// Whether the journal holds the same bytes as a block at home, durably, and keeps them until the layer sees a new superblock
+    /// of the journal.
     fn is_logged(&self, note: &BlockNote) -> bool {
         let (Some(transaction), Some(tail), Some(durable)) = (note.transaction, self.tail, self.durable)
         else {
@@ -35,7 +36,7 @@ impl Journal {
             && !log::before(durable, transaction)
     }
 
-    /// Plans a write at its place, with the flags that it needs in this mode; its bytes begin `offset` sectors into the payload.
+    /// Plans a write to its own address, with the flags that this mode needs; its data starts `offset` sectors into the payload.
     pub(super) fn write_in_place(
         &mut self,
         request: &HostRequest,
@@ -53,7 +54,7 @@ impl Journal {
             if has(Role::Commit) && !flags.durable() {
                 flags.insert(Modifiers::RELIABLE);
             }
-            // What the journal is about to forget has to be durable at home.
+            // Data whose journal copy is about to be released must be durable at home.
             flush |= has(Role::JournalSuperblock) && !self.unflushed.is_durable();
             if !flags.durable() {
                 if !notes.is_empty() && notes.iter().all(|note| self.is_logged(note)) {
@@ -78,7 +79,7 @@ impl Journal {
         plan.payload(0, Op::Write, request.sector, offset, request.sectors);
     }
 
-    /// Plans a write in a mode without a journal: its blocks are dropped, but for its superblock, which a mount reads.
+    /// Plans a write in the mode without a journal: blocks of the journal are dropped, except its superblock, which a mount reads.
     pub(super) fn write_without_journal(
         &mut self,
         request: &HostRequest,

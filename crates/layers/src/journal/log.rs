@@ -1,8 +1,8 @@
-//! The layer's own log: where records go, and where the sectors of the journal's blocks are.
+//! The layer's own log: assigns places to records, and finds the sectors of the journal's blocks in them.
 //!
-//! The log is cut into segments. A segment is written from its start, record after record, and used again as a whole once the journal
-//! has forgotten all its transactions. The first copy of a block in a segment is whole; later ones hold what changed, so that a
-//! segment says all by itself.
+//! The log is divided into segments. Records are appended to a segment, and the whole segment is reused after the journal has
+//! released all of its transactions. The first copy of a block in a segment is complete, later copies hold only the sectors that
+//! changed. A segment can therefore be read without the others.
 
 use std::collections::BTreeMap;
 
@@ -11,14 +11,15 @@ use emmclab_base::SectorSet;
 use super::held::HeldBlock;
 use super::record::{Entry, Record, head_sectors};
 
-/// Stands for a sector of zeros among the places of sectors.
+/// In place of a location: the sector is all zeros and not stored.
 pub(super) const ZEROS: u64 = u64::MAX;
-/// Records begin and end at multiples of this, so that a device that maps 4 KB reads nothing to write one.
+/// Records start and end at multiples of this many sectors, so that a device with a mapping unit of 4 KB writes them without
+/// reading.
 pub(super) const ALIGN: u32 = 8;
-/// Segments of a log.
+/// Number of segments of a log.
 pub(super) const SEGMENTS: u32 = 8;
 
-/// A block of the journal in the log: for each sector, where it lies on the disk below.
+/// A block of the journal in the log: the location of each of its sectors on the disk below.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Stored {
     pub transaction: u32,
@@ -28,13 +29,13 @@ pub(super) struct Stored {
 /// A copy of a home in a record.
 #[derive(Clone, Debug)]
 struct Copied {
-    /// For each sector, where it lies on the disk below.
+    /// The location of each sector on the disk below.
     sectors: Box<[u64]>,
-    /// Whether the file system has logged no other since.
+    /// Whether the file system has logged no newer copy since.
     is_last: bool,
 }
 
-/// Where the log lies, and how it is cut.
+/// Location of the log, and the size of its segments.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Area {
     /// First sector on disk 0.
@@ -49,7 +50,7 @@ impl Area {
         self.first + u64::from(segment) * u64::from(self.segment)
     }
 
-    /// Sectors in all.
+    /// Length of the log in sectors.
     pub fn sectors(&self) -> u64 {
         u64::from(self.segment) * u64::from(SEGMENTS)
     }
@@ -59,20 +60,20 @@ impl Area {
 #[derive(Debug)]
 pub(super) struct Log {
     area: Area,
-    /// The newest transaction of each segment that the journal has not forgotten.
+    /// The newest transaction of each segment that the journal has not released yet.
     newest: [Option<u32>; SEGMENTS as usize],
     current: u32,
-    /// Place of the next record in the current segment.
+    /// The place of the next record in the current segment.
     next: u32,
     generation: u64,
     blocks: BTreeMap<u64, Stored>,
     /// The last copy of each home in the current segment.
     copies: BTreeMap<u64, Copied>,
-    /// First sector of the journal's superblock, once it was written.
+    /// First sector of the journal's superblock, once it is known.
     superblock: Option<u64>,
 }
 
-/// A record that is to be written.
+/// A record with the place where it is to be written.
 #[derive(Debug)]
 pub(super) struct Placed {
     pub record: Record,
@@ -80,13 +81,13 @@ pub(super) struct Placed {
     pub sector: u64,
 }
 
-/// Whether transaction `one` comes before `other`; numbers wrap around, as in JBD2.
+/// Whether transaction `one` is older than `other`; numbers wrap around, as in JBD2.
 pub(super) fn before(one: u32, other: u32) -> bool {
     one.wrapping_sub(other).cast_signed() < 0
 }
 
 impl Log {
-    /// A log without records that go on from a generation.
+    /// An empty log whose segments get generations after `generation`.
     pub fn new(area: Area, generation: u64) -> Self {
         Self {
             area,
@@ -100,34 +101,35 @@ impl Log {
         }
     }
 
-    /// Where it lies.
+    /// Location and division of the log.
     pub fn area(&self) -> Area {
         self.area
     }
 
-    /// The journal's superblock begins at this sector.
+    /// Sets the first sector of the journal's superblock.
     pub fn set_superblock(&mut self, sector: u64) {
         self.superblock = Some(sector);
     }
 
-    /// Whether the place of the journal's superblock is known, which recovery needs.
+    /// Whether the location of the journal's superblock is known; recovery needs it.
     pub fn is_ready(&self) -> bool {
         self.superblock.is_some()
     }
 
-    /// Whether no record counts.
+    /// Whether no record is valid.
     pub fn is_empty(&self) -> bool {
         self.blocks.is_empty() && self.newest.iter().all(Option::is_none)
     }
 
-    /// The file system logs a home: whether the last copy that it logged before is the one in the log.
+    /// Called when the file system logs a home; returns whether the previous copy that it logged is the one in the log.
     pub fn logs(&mut self, home: u64) -> bool {
         self.copies.get_mut(&home).is_some_and(|copy| std::mem::take(&mut copy.is_last))
     }
 
-    /// A record with these blocks of a transaction, where the log has room for it and, in the same segment, for another one of a
-    /// single block where `one_more`. With `delta`, it has of logged blocks only what changed since their last copy, of others what is
-    /// not zero.
+    /// Creates a record with these blocks of a transaction; `None` if the log has no room.
+    ///
+    /// With `one_more`, the same segment must also have room for another record of one block. With `delta`, the record holds only
+    /// sectors of logged blocks that changed since their last copy, and only sectors of other blocks that are not zero.
     pub fn place(
         &mut self,
         transaction: u32,
@@ -172,7 +174,7 @@ impl Log {
         Some(Placed { record, sector })
     }
 
-    /// A record that makes all before it void, at the start of a segment.
+    /// Creates a record that voids all earlier ones, at the start of a segment.
     pub fn void(&mut self) -> Placed {
         self.forget(None);
         self.open((self.current + 1) % SEGMENTS);
@@ -209,7 +211,7 @@ impl Log {
         blocks.iter().map(of).collect()
     }
 
-    /// Takes the blocks of a record that lies at `sector` into the map.
+    /// Adds the blocks of a record at `sector` to the map.
     pub fn add(&mut self, record: &Record, sector: u64) {
         let mut at = sector + u64::from(head_sectors(record.entries.len()));
         for entry in &record.entries {
@@ -231,7 +233,7 @@ impl Log {
         }
     }
 
-    /// The journal forgets the transactions before `tail`, or all.
+    /// Drops the transactions before `tail`, which the journal has released; with `None` drops all.
     pub fn forget(&mut self, tail: Option<u32>) {
         let gone = |transaction: u32| tail.is_none_or(|tail| before(transaction, tail));
         self.blocks.retain(|_, stored| !gone(stored.transaction));
@@ -240,7 +242,7 @@ impl Log {
         }
     }
 
-    /// A range of the journal was written past the log.
+    /// Drops the blocks of a range of the journal that was written outside the log.
     pub fn overwritten(&mut self, sector: u64, end: u64) {
         let gone: Vec<u64> = self.meeting(sector, end).map(|(block, _)| block).collect();
         for block in gone {
@@ -248,7 +250,7 @@ impl Log {
         }
     }
 
-    /// The blocks in the log that meet a range of sectors.
+    /// Returns the blocks in the log that overlap a range of sectors.
     pub fn meeting(&self, sector: u64, end: u64) -> impl Iterator<Item = (u64, &Stored)> {
         let from = sector.saturating_sub(u64::from(u128::BITS) - 1);
         let blocks = self.blocks.range(from..end.max(from)).map(|(block, stored)| (*block, stored));
@@ -260,7 +262,7 @@ impl Log {
         self.blocks.iter().map(|(block, stored)| (*block, stored))
     }
 
-    /// A segment is read again from its start: copies of other segments say nothing in it.
+    /// Called before recovery reads the next segment: copies in other segments do not count for its records.
     pub fn begin_segment(&mut self) {
         self.copies.clear();
     }

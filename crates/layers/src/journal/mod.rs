@@ -1,19 +1,20 @@
-//! A layer below a journaling file system that knows what its writes are (DSN 2017; the mechanisms are ours).
+//! A layer below a journaling file system that recognises what its writes are (DSN 2017; the mechanisms are ours).
 //!
-//! A commit of ext4 flushes the whole cache of the device twice, or once beside a durable commit block. The layer gives the same
-//! promise for less, by the contract of the device alone:
+//! A commit of ext4 flushes the whole cache of the device twice, or once with a durable commit block. The layer gives the same
+//! guarantees at a lower cost, and relies only on what the device guarantees:
 //!
-//! - *Flush.* A flush makes durable all that was complete when it came, but for blocks of the journal whose commit was not written
-//!   yet, and for blocks at home that equal their last logged copy in a durable transaction that the journal still holds. Where
-//!   nothing else is in the cache, the layer answers a flush itself ([`unflushed`]). Before the journal's superblock moves on or
-//!   says that the log is empty, the blocks at home are made durable, too.
-//! - *Forcing.* What the next flush has to make durable is written durably as it comes where that takes fewer programs of the
-//!   flash than the flush would ([`forcing`]); else it is written as it is, and the next flush is one of the device.
-//! - *Own log* ([`log`]). Blocks of the journal stay in memory until their commit comes, and are written as one record that holds
-//!   only sectors that changed; the record's checksum takes the place of an order. After a cut of power the records are put
-//!   where the file system expects its journal, before it looks ([`recovery`]).
+//! - *Flush.* A flush makes all data durable that was complete when it arrived, with two exceptions: blocks of the journal whose
+//!   commit was not written yet, and blocks at home that equal their last logged copy in a durable transaction that the journal
+//!   still holds. If the cache holds nothing else, the layer completes the flush without the device ([`unflushed`]). Before the
+//!   journal's superblock moves its tail or states that the journal is empty, the blocks at home are made durable, too.
+//! - *Forcing.* Data that the next flush would have to make durable is written durably at once if that needs fewer program
+//!   operations of the flash than the flush ([`forcing`]). Otherwise it is written normally, and the next flush is sent to the
+//!   device.
+//! - *Own log* ([`log`]). Blocks of the journal stay in memory until their commit arrives. They are then written as one record that
+//!   holds only sectors that changed. The record's checksum replaces the ordering of writes. After a power cut the records are
+//!   copied to where the file system expects its journal, before it reads there ([`recovery`]).
 //!
-//! Where the log has no room, a transaction goes to its place in the journal.
+//! If the log has no room, a transaction is written to its place in the journal.
 
 mod commit;
 mod counters;
@@ -56,19 +57,19 @@ pub(crate) const KIND: Kind = Kind {
     settings: settings_of::<JournalSettings>,
 };
 
-/// Whether the blocks in the log go to their place in the journal.
+/// State of draining: whether the blocks in the log are moved to their places in the journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Draining {
     No,
     Asked,
-    /// The plan is in progress; requests wait for its end.
+    /// The plan is in progress; requests wait until it is complete.
     Running,
 }
 
 /// A layer below a journaling file system.
 pub struct Journal {
     features: Features,
-    /// Whether the mode has durable writes in place of flushes, and the disk below has none that are worth it.
+    /// Whether the mode replaces flushes by durable writes, but the disk below has no durable writes that are cheaper.
     lacks_durable_writes: bool,
     capacity: u64,
     forcing: Forcing,
@@ -77,12 +78,12 @@ pub struct Journal {
     log: Option<Log>,
     recovered: bool,
     draining: Draining,
-    /// The first transaction that the journal has not forgotten, and the last one that is durable.
+    /// The first transaction that the journal has not released, and the last durable one.
     tail: Option<u32>,
     durable: Option<u32>,
-    /// Commits in flight: number of the request, and the transaction.
+    /// Commits in flight: number of the request, and transaction.
     commits: Vec<(u64, u32)>,
-    /// Superblocks of the journal in flight: number of the request, and the tail; `None` for an empty log.
+    /// Superblocks of the journal in flight: number of the request, and tail; `None` for an empty journal.
     tails: Vec<(u64, Option<u32>)>,
     counters: Counters,
 }
@@ -93,10 +94,10 @@ fn build(table: &Table, below: &Below) -> Result<Box<dyn Layer>> {
 }
 
 impl Journal {
-    /// A layer on the disk below.
+    /// Creates the layer for the disk below.
     ///
     /// # Errors
-    /// For a log that does not fit.
+    /// If the log does not fit.
     pub fn new(settings: &JournalSettings, below: &Below) -> Result<Self> {
         let area = settings.area(below)?;
         let asked = settings.mode.features();
@@ -118,7 +119,7 @@ impl Journal {
         })
     }
 
-    /// Plans a flush, or answers it where nothing is to be made durable.
+    /// Plans a flush, or completes it without the device if nothing has to become durable.
     fn flush(&mut self, request: &HostRequest, plan: &mut Plan) {
         self.counters.flushes += 1;
         let Features { barriers, durable_writes, .. } = self.features;
@@ -143,19 +144,19 @@ impl Journal {
         plan.forward(request);
     }
 
-    /// The plan of a request flushes the device before all else.
+    /// Notes that the plan of a request starts with a flush of the device.
     fn flushes(&mut self, id: u64) {
         self.unflushed.flush(id);
         self.forcing.flushed();
     }
 
-    /// Notes what a write does to the journal's state.
+    /// Updates the state of the journal from the notes of a write.
     fn observe(&mut self, request: &HostRequest, notes: &[BlockNote]) {
         let mut sector = request.sector;
         for note in notes {
             match note.role {
                 Role::JournalSuperblock => {
-                    // A damaged one says nothing.
+                    // A damaged superblock has no transaction.
                     if let Some(transaction) = note.transaction {
                         self.tails.push((request.id, note.home.map(|_| transaction)));
                         self.tail = Some(transaction);
@@ -174,11 +175,11 @@ impl Journal {
         }
     }
 
-    /// Plans a read; blocks of the journal that are not at their place come from where they are.
+    /// Plans a read; blocks of the journal that are not at their own addresses are read from memory or from the log.
     fn read(&self, request: &HostRequest, plan: &mut Plan) {
         let (first, end) = (request.sector, request.end());
         let Some(log) = &self.log else { return plan.forward(request) };
-        // The pieces of the range that lie elsewhere; a block in memory is newer than one in the log.
+        // The parts of the range that are in memory or in the log; a block in memory is newer than the one in the log.
         let mut pieces: Vec<(u64, u64, Option<u32>)> = Vec::new();
         let inside = |block: u64, sectors: u64| (block.max(first), (block + sectors).min(end));
         for (block, held) in self.held.meeting(first, end) {
@@ -243,7 +244,7 @@ impl Layer for Journal {
             self.counters.blocks_rebuilt += log.blocks().count() as u64;
             recovery::rebuild(log, plan);
         } else {
-            // Records of an earlier life must not count.
+            // Records from an earlier use of these disks must not be valid.
             records = SEGMENTS;
         }
         for _ in 0..records {

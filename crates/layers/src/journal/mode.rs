@@ -29,11 +29,11 @@ pub enum Mode {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a feature by itself")]
 pub(super) struct Features {
-    /// Flushes and durable writes are what they are.
+    /// Flushes and durable writes have an effect.
     pub barriers: bool,
     /// Blocks of the journal are written.
     pub journal: bool,
-    /// Durable writes take the place of flushes.
+    /// Durable writes replace flushes.
     pub durable_writes: bool,
     /// Only sectors that changed are logged.
     pub delta: bool,

@@ -1,10 +1,11 @@
-//! Records of the layer's own log: a head that says what the sectors after it are, with checksums over itself and over those.
+//! Records of the layer's own log: a head that describes the sectors after it, with checksums of itself and of those sectors.
 //!
-//! Little-endian, by byte: 0 magic, 8 checksum of the first sector, 16 checksum of all sectors after it (CRC-32C both), 24 generation
-//! of the segment (8), 32 place in the segment (4), 36 sectors after the first one (4), 40 transaction (4), 44 blocks (4), 48 first
-//! sector of the journal's superblock (8), 56 sectors of a block (4), 64 one entry of 32 bytes for each block, which go on in the
-//! next sectors: 0 its first sector in the journal (8), 8 first sector of its home (8, all ones for none), 16 the sectors of it that
-//! follow (16, one bit each). Then the sectors themselves, block by block, and zeros up to the end of the record.
+//! Little-endian, by byte: 0 magic, 8 checksum of the first sector, 16 checksum of all sectors after it (CRC-32C both), 24
+//! generation of the segment (8), 32 place in the segment (4), 36 sectors after the first one (4), 40 transaction (4), 44 blocks
+//! (4), 48 first sector of the journal's superblock (8), 56 sectors of a block (4), 64 one entry of 32 bytes for each block,
+//! continued in the next sectors. An entry: 0 first sector of the block in the journal (8), 8 first sector of its home (8, all ones
+//! for none), 16 the sectors of it that follow (16, one bit each). After the head come these sectors, block by block, and zeros up
+//! to the end of the record.
 
 use emmclab_base::{SECTOR_BYTES, SectorSet};
 
@@ -24,14 +25,14 @@ pub(super) struct Entry {
     pub block: u64,
     /// First sector of the home of a logged block.
     pub home: Option<u64>,
-    /// Its sectors that the record holds; the others are those of the last copy of the same home, and zeros where there is none.
+    /// The sectors of it that the record holds; the others equal the last copy of the same home, or are zeros if there is none.
     pub sectors: SectorSet,
 }
 
 /// The head of a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Record {
-    /// Of the segment; the highest is the newest.
+    /// Generation of the segment; the highest is the newest.
     pub generation: u64,
     /// Its place in the segment, in sectors.
     pub place: u32,
@@ -39,7 +40,7 @@ pub(super) struct Record {
     pub length: u32,
     /// The transaction of the journal.
     pub transaction: u32,
-    /// First sector of the journal's superblock; 0 in a record without blocks, which makes all before it void.
+    /// First sector of the journal's superblock; 0 in a record without blocks, which voids all earlier records.
     pub superblock: u64,
     /// Sectors of a block.
     pub block_sectors: u32,
@@ -47,13 +48,13 @@ pub(super) struct Record {
     pub entries: Vec<Entry>,
 }
 
-/// Sectors that the head of a record of this many blocks takes.
+/// Sectors that the head of a record of this many blocks needs.
 pub(super) const fn head_sectors(blocks: usize) -> u32 {
     (ENTRIES + blocks * ENTRY).div_ceil(SECTOR) as u32
 }
 
 impl Record {
-    /// The head, in whole sectors, not sealed.
+    /// The head in whole sectors, without checksums.
     pub fn head(&self) -> Vec<u8> {
         let mut out = vec![0; head_sectors(self.entries.len()) as usize * SECTOR];
         out[..8].copy_from_slice(MAGIC);
@@ -74,7 +75,7 @@ impl Record {
         out
     }
 
-    /// Reads the first sector of a head and gives the number of sectors after it; `None` if it is none or damaged.
+    /// Reads the first sector of a head and returns the number of sectors after it; `None` if it is not a head or is damaged.
     pub fn length(first: &[u8]) -> Option<u32> {
         let stored = u64_at(first, Plan::CHECKSUM_AT)?;
         let mut own: [u8; SECTOR] = first.get(..SECTOR)?.try_into().ok()?;
@@ -83,7 +84,7 @@ impl Record {
         u32_at(first, 36)
     }
 
-    /// Reads a whole record; `None` if it is none or damaged.
+    /// Parses a whole record; `None` if there is none or it is damaged.
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let length = Self::length(bytes)?;
         let behind = bytes.get(SECTOR..SECTOR * (1 + length as usize))?;

@@ -1,4 +1,5 @@
-//! The log after a cut of power: which records count, and the writes that put the journal's blocks where the file system looks.
+//! Recovery of the log after a power cut: which records are valid, and the writes that put the journal's blocks where the file
+//! system reads them.
 
 use std::io;
 
@@ -14,10 +15,10 @@ use super::record::{Record, SECTOR};
 const JOURNAL_MAGIC: u32 = 0xC03B_3998;
 const SUPERBLOCKS: [u32; 2] = [3, 4];
 
-/// Restores the log from its area: the blocks of the transactions that the journal's superblock does not count as gone.
+/// Restores the log from its area: the blocks of the transactions that the journal's superblock still holds.
 ///
 /// # Errors
-/// As the disk gives them.
+/// Errors of the disk.
 pub(super) fn recover(area: Area, disks: &mut dyn ReadAt) -> io::Result<Log> {
     let mut segments = Vec::new();
     for segment in 0..SEGMENTS {
@@ -50,7 +51,7 @@ pub(super) fn recover(area: Area, disks: &mut dyn ReadAt) -> io::Result<Log> {
     Ok(log)
 }
 
-/// The records of a segment, with their sectors.
+/// Returns the records of a segment, with their first sectors.
 fn records(area: Area, segment: u32, disks: &mut dyn ReadAt) -> io::Result<Vec<(Record, u64)>> {
     let mut records: Vec<(Record, u64)> = Vec::new();
     let mut place = 0;
@@ -75,7 +76,7 @@ fn records(area: Area, segment: u32, disks: &mut dyn ReadAt) -> io::Result<Vec<(
     Ok(records)
 }
 
-/// The first transaction that the journal's superblock has to be replayed; `None` if it is empty or no journal is there.
+/// Returns the first transaction that the file system has to replay; `None` if the journal is empty or there is none.
 fn tail(superblock: u64, disks: &mut dyn ReadAt) -> io::Result<Option<u32>> {
     let mut bytes = vec![0; SECTOR];
     disks.read_at(0, superblock, &mut bytes)?;
@@ -85,7 +86,7 @@ fn tail(superblock: u64, disks: &mut dyn ReadAt) -> io::Result<Option<u32>> {
     Ok((journal && start != 0).then_some(sequence))
 }
 
-/// Plans the writes that put every block in the log to its place in the journal, durably.
+/// Plans the writes that durably put every block in the log at its place in the journal.
 pub(super) fn rebuild(log: &Log, plan: &mut Plan) {
     let mut placed = Vec::new();
     for (block, stored) in log.blocks() {
@@ -108,7 +109,7 @@ pub(super) fn rebuild(log: &Log, plan: &mut Plan) {
     plan.wait();
 }
 
-/// Plans the reads of sectors of a block from their places in the log to memory.
+/// Plans to read the sectors of a block from their places in the log into memory.
 pub(super) fn read_sectors(places: &[u64], (memory, first): (Memory, u32), plan: &mut Plan) {
     let mut done = 0;
     while let Some(&place) = places.get(done) {

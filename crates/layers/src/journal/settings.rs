@@ -1,4 +1,4 @@
-//! The settings of the layer, and what they must be to make sense.
+//! The settings of the journal layer, and the checks that they are valid.
 
 use emmclab_base::{Error, Kind, Result};
 use schemars::JsonSchema;
@@ -27,10 +27,10 @@ impl Default for JournalSettings {
 }
 
 impl JournalSettings {
-    /// Where the log lies; `None` for a mode without one.
+    /// Returns the location of the log; `None` for a mode without one.
     ///
     /// # Errors
-    /// For a log that is too small, or as large as the device.
+    /// If the log is too small, or as large as the device.
     pub(super) fn area(&self, below: &Below) -> Result<Option<Area>> {
         if !self.mode.features().own_log() {
             return Ok(None);

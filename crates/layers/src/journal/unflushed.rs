@@ -1,23 +1,23 @@
-//! Which writes are not durable yet: the rule that says when a flush is needed.
+//! Tracks which writes are not durable yet, and so decides when a flush is needed.
 
-/// Why a plain write may stay in the device's cache for now.
+/// Whether a plain write may stay in the device's cache, and why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Plain {
-    /// It may not: the next flush makes it durable.
+    /// It may not: the next flush must make it durable.
     Asked,
-    /// It may not, and it belongs to the journal, which holds nothing durably until that flush.
+    /// It may not, and it belongs to the journal: until that flush, nothing that the journal holds counts as durable.
     Journal,
-    /// The journal holds the same bytes, durably: it must be durable only when the journal forgets them.
+    /// It may: the journal holds the same bytes durably. It must become durable before the journal releases them.
     Left,
 }
 
-/// Plain writes that no flush has made durable yet. Writes are counted from 1 in the order in which they were planned.
+/// Plain writes that no flush has made durable yet. Writes are numbered from 1 in the order in which they were planned.
 #[derive(Debug, Default)]
 pub(super) struct Unflushed {
     planned: u64,
-    /// In flight: number of the request, that of the write, and its kind.
+    /// In flight: number of the request, number of the write, and its kind.
     open: Vec<(u64, u64, Plain)>,
-    /// The last write of each kind that is complete.
+    /// The last complete write of each kind.
     complete: [u64; 3],
     /// Flushes in flight: number of the request, and the last write that they make durable.
     flushes: Vec<(u64, u64)>,
@@ -26,20 +26,20 @@ pub(super) struct Unflushed {
 }
 
 impl Unflushed {
-    /// Request `id` has a plain write.
+    /// Adds a plain write of request `id`.
     pub fn write(&mut self, id: u64, kind: Plain) {
         self.planned += 1;
         self.open.push((id, self.planned, kind));
     }
 
-    /// Request `id` flushes the device before all else that it does. A flush promises what was complete when it came, so it counts
-    /// for the writes before the oldest one in flight.
+    /// Notes that the plan of request `id` starts with a flush of the device. A flush covers only what was complete when it
+    /// arrived, so it covers the writes before the oldest one in flight.
     pub fn flush(&mut self, id: u64) {
         let covers = self.open.iter().map(|(_, write, _)| write - 1).min().unwrap_or(self.planned);
         self.flushes.push((id, covers));
     }
 
-    /// Request `id` is complete.
+    /// Called when request `id` is complete.
     pub fn completed(&mut self, id: u64) {
         let Self { open, complete, flushes, durable, .. } = self;
         open.retain(|(request, write, kind)| {
@@ -57,18 +57,18 @@ impl Unflushed {
         });
     }
 
-    /// Whether a flush that comes now has nothing to do but for blocks that the journal holds.
+    /// Whether a flush that arrives now need not make anything durable, except blocks that the journal holds.
     pub fn is_clean(&self) -> bool {
         self.complete[..Plain::Left as usize].iter().all(|write| *write <= self.durable)
     }
 
-    /// Whether every block that was written to the journal is durable.
+    /// Whether every block that was written to the journal is durable; false while such a write is in flight.
     pub fn is_journal_durable(&self) -> bool {
         self.complete[Plain::Journal as usize] <= self.durable
             && !self.open.iter().any(|(.., kind)| *kind == Plain::Journal)
     }
 
-    /// Whether every block that is complete is durable, those that the journal holds included.
+    /// Whether all complete writes are durable, including blocks that the journal holds.
     pub fn is_durable(&self) -> bool {
         self.complete.iter().all(|write| *write <= self.durable)
     }

@@ -8,7 +8,7 @@ use crate::in_flight::InFlight;
 use crate::layer::Background;
 use crate::plan::{Memory, Plan};
 
-/// Segments that are reset in one step.
+/// Most segments that are reset in one step.
 const RESETS: usize = 8;
 
 /// The step in progress.
@@ -21,7 +21,7 @@ enum Step {
     Move,
 }
 
-/// A block on its way: block, old place, new place.
+/// A block being moved: block, old place, new place.
 type Move = (u32, u32, u32);
 
 /// State of the background work.
@@ -29,25 +29,25 @@ type Move = (u32, u32, u32);
 pub(super) struct Work {
     step: Step,
     resets: Vec<u32>,
-    /// Requests up to this one may read where segments are left.
+    /// Requests up to this number may still read segments that are being given up.
     leave_after: Option<u64>,
-    /// The segment that is cleaned, and the next block of it; whether it is done in idle time.
+    /// The segment that is cleaned, the next block of it, and whether it is cleaned in idle time.
     victim: Option<(u32, u32, bool)>,
     moves: Vec<Move>,
     taken: Vec<(u32, u32)>,
-    /// Number of the write that moves count as.
+    /// Number of the write that the moves belong to.
     write: u64,
-    /// Segments that a request waits for.
+    /// Number of clean segments that a request waits for.
     pressed: u32,
 }
 
 impl Work {
-    /// A request waits for this many segments.
+    /// Notes that a request waits for this many segments.
     pub fn press(&mut self, segments: u32) {
         self.pressed = self.pressed.max(segments);
     }
 
-    /// Segments that requests wait for.
+    /// Number of segments that requests wait for.
     pub fn pressed_for(&self) -> u32 {
         self.pressed
     }
@@ -81,7 +81,7 @@ impl Lfs {
         if waits || waits_for_records { Background::Later } else { Background::None }
     }
 
-    /// Gives segments up that no request reads any more; whether some wait for that.
+    /// Gives up segments that no request reads any more; returns whether some still wait for requests.
     fn leave_segments(&mut self, in_flight: &InFlight) -> bool {
         if !self.segments.leaves() {
             return false;
@@ -103,14 +103,14 @@ impl Lfs {
         self.counters.resets += self.work.resets.len() as u64;
     }
 
-    /// Plans to move what is alive of the victim; false if nothing is to be cleaned now.
+    /// Plans to move live blocks of the victim; false if nothing is to be cleaned now.
     fn clean(&mut self, in_flight: &InFlight, plan: &mut Plan) -> bool {
         loop {
             if self.work.victim.is_none() && !self.choose_victim(in_flight) {
                 return false;
             }
             let Some((victim, ..)) = self.work.victim else { return false };
-            // What a step moves fits into the open segment and one more.
+            // The blocks that a step moves must fit into the open segment and one more.
             let room = self.segments.room(self.logs[0]) + self.segments.clean().min(1) * self.shape.segment;
             let most = self.shape.step.min(room / self.shape.align * self.shape.align);
             if most == 0 {
@@ -119,21 +119,22 @@ impl Lfs {
             if self.plan_moves(most, in_flight, plan) {
                 return true;
             }
-            // All that is left of it is being changed by requests.
+            // Requests are changing all blocks that are left in it.
             if self.segments.is_live(victim) {
                 return false;
             }
         }
     }
 
-    /// Chooses a segment to clean; false if there is no need, or nothing to gain.
+    /// Chooses a segment to clean; false if cleaning is not needed or would free nothing.
     fn choose_victim(&mut self, in_flight: &InFlight) -> bool {
         let ready = self.segments.free() + self.segments.empty();
         let pressed = ready < self.shape.low + self.work.pressed;
         if !pressed && (!in_flight.is_empty() || ready >= self.shape.idle_low) {
             return false;
         }
-        // A step may fill up with `align` - 1 blocks, so that less gains nothing. In idle time, an eighth has to be worth it.
+        // A step may add up to `align` - 1 blocks of padding, so that freeing fewer gains nothing. In idle time, at least an eighth
+        // of a segment must become free.
         let (policy, least) = if pressed {
             (self.shape.pressed, self.shape.align)
         } else {
@@ -160,7 +161,7 @@ impl Lfs {
             next += 1;
             let block = self.segments.owner(place);
             let sector = u64::from(block) * BLOCK;
-            // What a request changes dies by itself, or stays until later.
+            // A block that a request changes either becomes invalid or is moved later.
             if self.table.place(block) != Some(place) || in_flight.changes(sector, sector + BLOCK) {
                 continue;
             }
@@ -183,7 +184,7 @@ impl Lfs {
         true
     }
 
-    /// Plans to write the blocks that are moved to the cold log.
+    /// Plans to write the moved blocks to the cold log.
     fn plan_writes(&mut self, plan: &mut Plan) {
         let mut moves = std::mem::take(&mut self.work.moves);
         self.write += 1;
@@ -213,7 +214,7 @@ impl Lfs {
             }
             done += data as usize;
         }
-        // There was room for all: `clean` counted it.
+        // There was room for all blocks: `clean` checked it.
         moves.truncate(done);
         self.logs[0] = head;
         self.counters.cleaned_blocks += moves.len() as u64;
@@ -221,7 +222,7 @@ impl Lfs {
         self.work.moves = moves;
     }
 
-    /// The step is done.
+    /// Called when a step is complete.
     pub(super) fn work_done(&mut self) {
         match std::mem::take(&mut self.work.step) {
             Step::None => {}
@@ -234,7 +235,7 @@ impl Lfs {
             Step::Move => {
                 let moves = std::mem::take(&mut self.work.moves);
                 for (block, from, to) in moves.iter().copied() {
-                    // What was written or discarded meanwhile lies elsewhere.
+                    // A block that was written or discarded in the meantime has another place.
                     if self.table.place(block) == Some(from) {
                         self.map(block, Some(to), true);
                         self.pending.change(block, Some(to), self.work.write);

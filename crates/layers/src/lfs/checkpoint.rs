@@ -1,9 +1,9 @@
-//! Checkpoints: pages of the map that changed, then a pack that names the copies that count.
+//! Checkpoints: the pages of the map that changed, followed by a pack, which names the valid copy of each page.
 //!
-//! The pack is written to both slots, one after the other, and first over the one that is not whole or older: a cut leaves one of them whole,
-//! and afterwards damage to one is harmless. Pages
-//! go over the copies that neither slot names. A checkpoint begins while no request is in progress that is its own record: that record would
-//! be older than the checkpoint, and what it says newer.
+//! The pack is written to both slots, one after the other, first to the slot whose pack is damaged or older. A power cut leaves at
+//! least one of them intact, and afterwards damage to one of them does no harm. Pages overwrite the copies that neither slot names.
+//! A checkpoint begins only while no request in progress is its own record: such a record would have a lower number than the
+//! checkpoint but contain newer changes.
 
 use emmclab_base::{Modifiers, Op};
 
@@ -11,30 +11,30 @@ use super::Lfs;
 use super::record::{Pack, SECTOR, page_bytes};
 use crate::plan::Plan;
 
-/// Pages of the map that change between two checkpoints at most: a checkpoint is drawn up in memory.
+/// Most changed pages of the map between two checkpoints: a checkpoint is prepared in memory.
 const MOST_PAGES: usize = 2048;
 
 /// State of the checkpoints.
 #[derive(Clone, Debug)]
 pub(super) struct Checkpoints {
-    /// Number of the newest one.
+    /// Number of the newest checkpoint.
     pub number: u64,
-    /// By page of the map: 0 = it was never written, else 1 + the copy that counts.
+    /// By page of the map: 0 = never written, otherwise 1 + the valid copy.
     pub copies: Vec<u8>,
     /// The slot that is written first.
     pub first_slot: u64,
-    /// Blocks logged since the newest one began.
+    /// Blocks logged since the newest checkpoint began.
     logged: u64,
     is_wanted: bool,
-    /// One is to begin, and waits for requests that are their own records.
+    /// A checkpoint is due, and waits for requests that are their own records.
     waits: bool,
-    /// The newest change that the one in progress has.
+    /// Number of the newest change that the checkpoint in progress contains.
     order: u64,
     pages: Vec<u32>,
 }
 
 impl Checkpoints {
-    /// None yet, for a map of this many pages.
+    /// The state before the first checkpoint, for a map of this many pages.
     pub fn new(pages: u32) -> Self {
         Self {
             number: 0,
@@ -48,29 +48,29 @@ impl Checkpoints {
         }
     }
 
-    /// One has to come as soon as may be.
+    /// Requests a checkpoint as soon as possible.
     pub fn want(&mut self) {
         self.is_wanted = true;
     }
 
-    /// Blocks went to a log.
+    /// Counts blocks that were written to a log.
     #[inline]
     pub fn logged(&mut self, blocks: u32) {
         self.logged += u64::from(blocks);
     }
 
-    /// Whether one waits for requests that are their own records; no more of those may begin.
+    /// Whether a checkpoint waits for requests that are their own records; no more of these may begin.
     pub fn waits(&self) -> bool {
         self.waits
     }
 
-    /// The copies as a pack has them: two bits each.
+    /// The valid copies in the form stored in a pack: two bits for each page.
     fn table(&self) -> Vec<u8> {
         let bits = |four: &[u8]| four.iter().rev().fold(0, |bits, copy| (bits << 2) | copy);
         self.copies.chunks(4).map(bits).collect()
     }
 
-    /// Takes up the copies of a pack; false if they are none.
+    /// Restores the valid copies from a pack; false if an entry is invalid.
     pub fn restore(&mut self, table: &[u8]) -> bool {
         for (page, copy) in self.copies.iter_mut().enumerate() {
             *copy = (table[page / 4] >> (page % 4 * 2)) & 3;
@@ -89,7 +89,7 @@ impl Lfs {
             || self.segments.empty() > 0 && self.segments.free() < self.shape.low + self.work.pressed_for()
     }
 
-    /// Begins a checkpoint, if none of the requests in progress is its own record.
+    /// Begins a checkpoint, unless a request in progress is its own record.
     pub(super) fn begin_checkpoint(&mut self, plan: &mut Plan) -> bool {
         self.checkpoints.waits = self.flights.records_itself();
         if self.checkpoints.waits {
@@ -100,7 +100,7 @@ impl Lfs {
         true
     }
 
-    /// Plans a checkpoint of the map as it is.
+    /// Plans a checkpoint of the current map.
     pub(super) fn plan_checkpoint(&mut self, plan: &mut Plan) {
         let Self { checkpoints, table, shape, segments, sync, pending, counters, .. } = self;
         (checkpoints.is_wanted, checkpoints.logged) = (false, 0);
@@ -113,7 +113,7 @@ impl Lfs {
         for page in checkpoints.pages.iter().copied() {
             let copy = u8::from(checkpoints.copies[page as usize] == 1);
             checkpoints.copies[page as usize] = copy + 1;
-            // Neighbours are one write.
+            // Adjacent pages are one write.
             if behind != Some((copy, page)) {
                 plan.begin(0, Op::Write, shape.pack.page(copy, page));
             }
@@ -150,7 +150,7 @@ impl Lfs {
         counters.checkpoints += 1;
     }
 
-    /// The checkpoint is durable.
+    /// Called when the checkpoint is durable.
     pub(super) fn checkpoint_done(&mut self) {
         self.pending.checkpointed(self.checkpoints.order);
         self.segments.said();

@@ -1,22 +1,22 @@
-//! Requests that are planned and not complete: what each will change.
+//! Requests that are planned but not complete, with the changes that each will make.
 
 /// The change that a request makes when it is complete.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Effect {
-    /// Its blocks lie where it wrote them; the next flush records that.
+    /// Its blocks are at the places where it wrote them; the next flush records that.
     #[default]
     Written,
-    /// The same, and it is recorded.
+    /// The same, and its own record already states it.
     Recorded,
-    /// Its blocks are nowhere; the next flush records that.
+    /// Its blocks are discarded; the next flush records that.
     Discarded,
-    /// The same, and it is recorded.
+    /// The same, and its own record already states it.
     Erased,
-    /// Nothing but what its records say.
+    /// It changes nothing except what its records state.
     Nothing,
 }
 
-/// Blocks that follow each other: first block, first place, how many.
+/// Consecutive blocks: first block, first place, number of blocks.
 pub(super) type Blocks = (u32, u32, u32);
 
 /// A request in progress.
@@ -24,21 +24,22 @@ pub(super) type Blocks = (u32, u32, u32);
 pub(super) struct Flight {
     pub id: u64,
     pub effect: Effect,
-    /// Blocks that it changes.
+    /// Blocks that it changes: first and end.
     pub first: u32,
     pub end: u32,
     /// Number of the write.
     pub write: u64,
-    /// The log whose order it holds up, because it reads before it writes.
+    /// The log to which no other request may write until this one is complete, because it reads before it writes.
     pub locks: Option<usize>,
-    /// Changes up to this one are recorded when it is complete; and the segment of the log of records in which its last one stands.
+    /// The number of the last change that is recorded when it is complete, and the segment of the log of records with its last
+    /// record.
     pub records: Option<(u64, u64)>,
     pub blocks: Vec<Blocks>,
-    /// Places that it writes, of whatever: first and how many.
+    /// Places that it writes, for data, records or padding: first place and number of blocks.
     pub taken: Vec<(u32, u32)>,
 }
 
-/// All of them.
+/// All requests in progress.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Flights {
     all: Vec<Flight>,
@@ -47,7 +48,7 @@ pub(super) struct Flights {
 }
 
 impl Flights {
-    /// A new one, which is not in progress yet.
+    /// Creates the entry of a new request, which is not in progress yet.
     pub fn begin(&mut self, id: u64, effect: Effect, (first, end): (u32, u32), write: u64) -> Flight {
         let mut flight = self.spare.pop().unwrap_or_default();
         flight.blocks.clear();
@@ -55,33 +56,33 @@ impl Flights {
         Flight { id, effect, first, end, write, locks: None, records: None, ..flight }
     }
 
-    /// It is in progress.
+    /// Adds a request that is now in progress.
     pub fn add(&mut self, flight: Flight) {
         self.all.push(flight);
     }
 
-    /// It is complete.
+    /// Removes and returns a request that is complete.
     pub fn take(&mut self, id: u64) -> Option<Flight> {
         let place = self.all.iter().position(|flight| flight.id == id)?;
         Some(self.all.swap_remove(place))
     }
 
-    /// It is over.
+    /// Takes back an entry to reuse its memory.
     pub fn give_back(&mut self, flight: Flight) {
         self.spare.push(flight);
     }
 
-    /// Whether one changes blocks of these.
+    /// Whether a request in progress changes any of these blocks.
     pub fn change(&self, first: u32, end: u32) -> bool {
         self.all.iter().any(|flight| flight.first < end && first < flight.end)
     }
 
-    /// Whether one holds up the order of a log.
+    /// Whether a request in progress blocks other writes to a log.
     pub fn lock(&self, log: usize) -> bool {
         self.all.iter().any(|flight| flight.locks == Some(log))
     }
 
-    /// Whether one is its own record.
+    /// Whether a request in progress is its own record.
     pub fn records_itself(&self) -> bool {
         self.all.iter().any(|flight| matches!(flight.effect, Effect::Recorded | Effect::Erased))
     }

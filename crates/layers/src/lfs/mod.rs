@@ -1,14 +1,15 @@
-//! A log under a block device: what is written goes to segments in order, never in place, as zones want it.
+//! A log-structured block device: data is written to segments in order, never in place, as zones require.
 //!
-//! Blocks of 4 KB go to one of several logs by how often they were rewritten; a map in memory says where each lies ([`table`]). What
-//! changed is made durable by *records* in a log of their own ([`record`]): a flush writes one with all that is complete ([`pending`]),
-//! after a flush of the disk; a durable write is a record and its data, sealed together. A checkpoint writes the pages of the map that
-//! changed, each over the older of its two copies, and then a pack that names the copies that count, twice. Cleaning moves what is alive in
-//! a segment to the cold log. A segment is reset when a durable checkpoint says that nothing in it is alive ([`segments`]). After a cut of
-//! power the newest pack counts, and records from the place on that it names ([`recovery`]).
+//! Blocks of 4 KB are written to one of several logs, chosen by how often they were rewritten. A map in memory stores the place of
+//! each block ([`table`]). Changes become durable by *records* in a separate log ([`record`]). A flush flushes the disk and then
+//! writes a record of all complete changes ([`pending`]); a durable write is a record together with its data, under one checksum. A
+//! checkpoint writes the pages of the map that changed, each over the older of its two copies, and then writes twice a pack that
+//! names the valid copies. Cleaning moves live blocks of a segment to the cold log. A segment is reset after a durable checkpoint
+//! states that nothing in it is live ([`segments`]). After a power cut the newest pack is valid, and with it the records from the
+//! place that it names on ([`recovery`]).
 //!
-//! Blocks that were never written or were discarded read as zeros. What a secure erase is about returns in no recovery; its bytes stay in the
-//! log until their segment is reset.
+//! Blocks that were never written or were discarded read as zeros. Data that was erased securely does not return in any recovery;
+//! its bytes stay in the log until their segment is reset.
 
 mod background;
 mod checkpoint;
@@ -57,15 +58,15 @@ counters! {
     /// Blocks of 4 KB that requests wrote, and those that they discarded.
     host_blocks,
     discarded_blocks,
-    /// Blocks that went to the logs in all, and of them records, blocks moved by cleaning, and blocks that only fill up.
+    /// Blocks written to the logs in total, and of these: records, blocks moved by cleaning, and padding.
     log_blocks,
     record_blocks,
     cleaned_blocks,
     padded_blocks,
-    /// Blocks of the map and of packs that checkpoints wrote.
+    /// Blocks of the map and of packs that checkpoints wrote, and the number of checkpoints.
     checkpoint_blocks,
     checkpoints,
-    /// Blocks that cleaning read, and segments that it went through: in the foreground, while requests waited for room or soon would,
+    /// Blocks that cleaning read, and segments that it cleaned: in the foreground, while requests waited for room or would soon,
     /// and in the background, in idle time.
     cleaning_reads,
     segments_cleaned_in_foreground,
@@ -74,13 +75,13 @@ counters! {
     resets,
     /// Records of flushes and of durable writes.
     records,
-    /// Blocks that were read though they were never written.
+    /// Blocks that were read although they were never written.
     unwritten_blocks,
-    /// Writes that read the rest of a block first.
+    /// Writes for which the rest of a block was read first.
     partial_writes,
 }
 
-/// Changes that are kept for the next flush at most.
+/// Most changes that are kept for the next flush.
 const MOST_PENDING: u32 = 16_384;
 
 fn build(table: &Settings, below: &Below) -> Result<Box<dyn Layer>> {
@@ -93,7 +94,7 @@ struct Lfs {
     shape: Shape,
     table: Table,
     segments: Segments,
-    /// The logs of data; the first takes what cleaning moves.
+    /// The logs of data; the first one receives the blocks that cleaning moves.
     logs: [Head; 5],
     sync: SyncLog,
     pending: Pending,
@@ -104,19 +105,19 @@ struct Lfs {
     write: u64,
     /// Segments that are reset before anything else, after recovery.
     first_resets: Vec<u32>,
-    /// Sectors that fill up blocks which a cut left in part: first and how many.
+    /// Sectors to pad blocks that a power cut left in part: first sector and number.
     first_fills: Vec<(u64, u64)>,
-    /// Runs of a record that is drawn up, kept to reuse its memory.
+    /// Runs of a record in preparation, kept to reuse their memory.
     runs: Vec<Run>,
     counters: Counters,
-    /// The counters when they were cleared.
+    /// The counters at the time when they were cleared.
     cleared: Counters,
 }
 
 impl Lfs {
-    /// On new disks.
+    /// Creates the layer on new disks.
     fn new(shape: Shape) -> Self {
-        // Records of all changes take a quarter of a segment at most.
+        // Records of all changes need at most a quarter of a segment.
         let most = (shape.segment / 4).max(1).saturating_mul(RUNS as u32 - 1).min(MOST_PENDING);
         Self {
             table: Table::new(shape.blocks),
@@ -137,7 +138,7 @@ impl Lfs {
         }
     }
 
-    /// The map names a place for a block, and no longer the one before.
+    /// Maps a block to a new place, or to none; its old place becomes invalid.
     fn map(&mut self, block: u32, place: Option<u32>, is_moved: bool) {
         if let Some(old) = self.table.place(block) {
             self.segments.drop_place(old);
@@ -175,7 +176,7 @@ impl Layer for Lfs {
     }
 
     fn accepts(&self) -> Modifiers {
-        // A durable write is its own entry of the map, and all data lies on one disk.
+        // A durable write contains its own entry of the map, and all data is on one disk.
         Modifiers::DURABLE | Modifiers::PREFLUSH
     }
 

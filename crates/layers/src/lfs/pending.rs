@@ -1,6 +1,6 @@
-//! Changes of the map that are complete and in no durable record yet: the next flush records them.
+//! Changes of the map that are complete but not in a durable record yet; the next flush records them.
 //!
-//! Their number is bounded. Beyond it they are forgotten, and a flush waits for a checkpoint, which has the whole map.
+//! Their number is limited. If it is exceeded, all are dropped, and a flush waits for a checkpoint, which contains the whole map.
 
 use rustc_hash::FxHashMap;
 
@@ -9,28 +9,28 @@ use super::record::{NOWHERE, Run};
 #[derive(Clone, Copy, Debug)]
 struct Change {
     block: u32,
-    /// [`NOWHERE`] where it was discarded.
+    /// The new place; [`NOWHERE`] if the block was discarded.
     place: u32,
     write: u64,
     /// Number of the change.
     order: u64,
-    /// A later change is durable by itself.
+    /// A later change of the block is already durable by its own record.
     dead: bool,
 }
 
-/// The changes, oldest first, with at most one of each block.
+/// The changes, oldest first, with at most one valid change of each block.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Pending {
     changes: Vec<Change>,
     index: FxHashMap<u32, u32>,
     limit: usize,
-    /// Changes so far.
+    /// Number of changes so far.
     order: u64,
-    /// Changes up to this one may have been forgotten.
+    /// Changes up to this number may have been dropped.
     forgotten: u64,
-    /// All further ones are forgotten, too, until a checkpoint begins.
+    /// Whether further changes are dropped, too, until a checkpoint begins.
     overflows: bool,
-    /// Changes up to this one are durable by a checkpoint.
+    /// Changes up to this number are durable by a checkpoint.
     checkpointed: u64,
 }
 
@@ -53,17 +53,17 @@ impl Pending {
         self.order
     }
 
-    /// Whether there is none.
+    /// Whether there are no changes.
     pub fn is_empty(&self) -> bool {
         self.changes.is_empty()
     }
 
-    /// How many runs record all, at most.
+    /// Most runs that are needed to record all changes.
     pub fn len(&self) -> usize {
         self.changes.len()
     }
 
-    /// A block lies elsewhere; `place` is `None` if it was discarded.
+    /// Adds a change: a block has a new place, or `None` if it was discarded.
     #[inline]
     pub fn change(&mut self, block: u32, place: Option<u32>, write: u64) {
         self.order += 1;
@@ -80,7 +80,7 @@ impl Pending {
         self.changes.push(Change { block, place, write, order: self.order, dead: false });
     }
 
-    /// A change of a block is durable by itself, and needs no record.
+    /// Invalidates the change of a block because a later one is durable by its own record.
     #[inline]
     pub fn kill(&mut self, block: u32) {
         if let Some(place) = self.index.remove(&block) {
@@ -88,7 +88,7 @@ impl Pending {
         }
     }
 
-    /// Whether records of the changes that are there say all that changed up to `order`, beside the newest checkpoint.
+    /// Whether no change up to `order` is missing: the newest checkpoint and the changes kept here contain all of them.
     pub fn covers(&self, order: u64) -> bool {
         self.forgotten <= self.checkpointed || order <= self.checkpointed
     }
@@ -111,7 +111,7 @@ impl Pending {
         })
     }
 
-    /// Changes up to this one are recorded.
+    /// Drops the changes up to this number, which are recorded now.
     pub fn recorded(&mut self, order: u64) {
         if self.changes.first().is_none_or(|change| change.order > order) {
             return;
@@ -121,13 +121,13 @@ impl Pending {
         self.index.extend(self.changes.iter().zip(0..).map(|(change, place)| (change.block, place)));
     }
 
-    /// A checkpoint begins; returns what [`Pending::checkpointed`] takes.
+    /// Called when a checkpoint begins; returns the number that [`Pending::checkpointed`] expects.
     pub fn begin_checkpoint(&mut self) -> u64 {
         self.overflows = false;
         self.order
     }
 
-    /// A checkpoint is durable.
+    /// Called when a checkpoint is durable: drops the changes in it.
     pub fn checkpointed(&mut self, order: u64) {
         self.checkpointed = order;
         self.recorded(order);

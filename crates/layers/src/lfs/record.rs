@@ -1,15 +1,17 @@
 //! Metadata of the log: records, packs of a checkpoint, and pages of the map. Little-endian.
 //!
-//! A *record* is a block. Its first sector: 0 magic, 8 checksum of the sector, 16 checksum of what follows (both the driver's), 24 life of the
-//! layer (8), 32 number of the record (8), 40 place (4), 44 blocks of data after it that it covers (4), 48 segment that the log of records
-//! goes on in (4), 52 runs (4). The other seven sectors hold the runs: block (4), place (4; all ones = discarded), blocks (4), number of
-//! the write (8).
+//! A *record* is a block. Its first sector: 0 magic, 8 checksum of the sector, 16 checksum of the rest (both computed by the
+//! driver), 24 life of the layer (8), 32 number of the record (8), 40 place (4), 44 blocks of data after it that it covers (4), 48
+//! next segment of the log of records (4), 52 runs (4). The other seven sectors hold the runs: block (4), place (4; all ones =
+//! discarded), blocks (4), number of the write (8).
 //!
-//! A *pack* begins with a sector: 0 magic, checksums as above, 24 number of the checkpoint (8), 32 life (8), 40 number of the next write (8), 48
-//! number of the record from which on they count (8), 56 segment and 60 block in it where those begin, 64 the segment after that, 68 blocks
-//! of a segment, 72 segments, 76 blocks offered above (4 each). Behind it stand two bits for each page of the map: 0 = it was never written, else 1 + the copy that counts.
+//! A *pack* starts with a sector: 0 magic, checksums as above, 24 number of the checkpoint (8), 32 life (8), 40 number of the next
+//! write (8), 48 number of the first record that is valid after the checkpoint (8), 56 segment and 60 block in it where these
+//! records start, 64 the segment after that, 68 blocks of a segment, 72 segments, 76 blocks that the layer offers (4 each). After
+//! it come two bits for each page of the map: 0 = never written, otherwise 1 + the valid copy.
 //!
-//! A *page of the map* is a block: 0 CRC-32C of the rest (4), 4 its number (4), 8 number of the checkpoint (8), then 1,020 entries of 4 bytes.
+//! A *page of the map* is a block: 0 CRC-32C of the rest (4), 4 its number (4), 8 number of the checkpoint (8), then 1,020 entries
+//! of 4 bytes.
 
 use emmclab_base::SECTOR_BYTES;
 
@@ -17,14 +19,14 @@ use super::settings::BLOCK;
 use crate::checksum::{checksum, sealed, whole};
 
 pub(super) const SECTOR: usize = SECTOR_BYTES as usize;
-/// Bytes of a block.
+/// Bytes in a block.
 pub(super) const BYTES: usize = BLOCK as usize * SECTOR;
-/// Entries of a page of the map.
+/// Number of entries in a page of the map.
 pub(super) const ENTRIES: u32 = 1020;
-/// Runs of a record.
+/// Most runs in a record.
 pub(super) const RUNS: usize = (BYTES - SECTOR) / RUN_BYTES;
 pub(super) const RUN_BYTES: usize = 20;
-/// In a run, the place of blocks that were discarded.
+/// In a run, the place that stands for discarded blocks.
 pub(super) const NOWHERE: u32 = u32::MAX;
 const RECORD: &[u8; 8] = b"lfsrecd1";
 const PACK: &[u8; 8] = b"lfspack1";
@@ -37,13 +39,13 @@ fn eight(bytes: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?))
 }
 
-/// Blocks that follow each other above and in the log.
+/// Blocks that are consecutive both in the address space and in the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Run {
     pub block: u32,
     pub place: u32,
     pub blocks: u32,
-    /// Number of the write, by which the newest counts.
+    /// Number of the write; the highest one of a block is valid.
     pub write: u64,
 }
 
@@ -60,7 +62,7 @@ pub(super) struct Record {
 }
 
 impl Record {
-    /// The first sector, not sealed.
+    /// The first sector, without checksums.
     pub fn head(&self) -> [u8; SECTOR] {
         let mut out = [0; SECTOR];
         out[..8].copy_from_slice(RECORD);
@@ -72,7 +74,8 @@ impl Record {
         out
     }
 
-    /// The record of a block; `None` if there is none. [`whole`] says whether its runs and its data are there.
+    /// Parses the record at the start of a block; `None` if there is none. [`whole`] checks whether its runs and its data are
+    /// intact.
     pub fn parse(block: &[u8]) -> Option<Self> {
         let head = block.get(..SECTOR)?;
         if &head[..8] != RECORD || !sealed(head) {
@@ -88,7 +91,7 @@ impl Record {
         })
     }
 
-    /// The runs of a block of which this is the head.
+    /// Returns the runs of a block of which this is the head.
     pub fn runs_of(self, block: &[u8]) -> impl Iterator<Item = Run> {
         block[SECTOR..].chunks_exact(RUN_BYTES).take(self.runs as usize).filter_map(|bytes| {
             Some(Run {
@@ -101,7 +104,7 @@ impl Record {
     }
 }
 
-/// Puts a run into its [`RUN_BYTES`] after the head of a record.
+/// Writes a run as [`RUN_BYTES`] bytes into a record.
 pub(super) fn put_run(run: &Run, out: &mut [u8]) {
     for (to, value) in out.chunks_exact_mut(4).zip([run.block, run.place, run.blocks]) {
         to.copy_from_slice(&value.to_le_bytes());
@@ -109,18 +112,18 @@ pub(super) fn put_run(run: &Run, out: &mut [u8]) {
     out[12..RUN_BYTES].copy_from_slice(&run.write.to_le_bytes());
 }
 
-/// Where packs and pages of the map lie, from the beginning of the disk on: two packs, then two copies of the map.
+/// Locations of the packs and pages of the map, from the start of the disk: two packs, then two copies of the map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct PackLayout {
     /// Pages of the map.
     pub pages: u32,
-    /// Sectors of a pack, and those that it has room for.
+    /// Sectors of a pack, and sectors reserved for it.
     pub sectors: u32,
     slot: u64,
 }
 
 impl PackLayout {
-    /// For a map of this many blocks.
+    /// The layout for a map of this many blocks.
     pub fn new(blocks: u64) -> Self {
         let pages = blocks.div_ceil(u64::from(ENTRIES));
         let sectors = 1 + (pages.div_ceil(4)).div_ceil(SECTOR_BYTES);
@@ -137,7 +140,7 @@ impl PackLayout {
         2 * self.slot + (u64::from(copy) * u64::from(self.pages) + u64::from(page)) * BLOCK
     }
 
-    /// The sector after all.
+    /// The first sector after both copies of the map.
     pub fn end(&self) -> u64 {
         self.page(2, 0)
     }
@@ -150,17 +153,17 @@ pub(super) struct Pack {
     pub life: u64,
     /// Number of the next write.
     pub write: u64,
-    /// Records count from this number on, and stand from `offset` of `segment` on; the log of them goes on in `next`.
+    /// Records from this number on are valid. They start at `offset` of `segment`, and the log of records continues in `next`.
     pub record: u64,
     pub segment: u32,
     pub offset: u32,
     pub next: u32,
-    /// Blocks of a segment, segments, blocks offered above.
+    /// Blocks of a segment, number of segments, and blocks that the layer offers.
     pub shape: [u32; 3],
 }
 
 impl Pack {
-    /// The sector, not sealed.
+    /// The first sector of a pack, without checksums.
     pub fn head(&self) -> [u8; SECTOR] {
         let mut out = [0; SECTOR];
         out[..8].copy_from_slice(PACK);
@@ -174,7 +177,7 @@ impl Pack {
         out
     }
 
-    /// The pack that these sectors hold, where all of it is there.
+    /// Parses a pack; `None` if there is none or it is damaged.
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let head = bytes.get(..SECTOR)?;
         if &head[..8] != PACK || !sealed(head) || !whole(head, &bytes[SECTOR..]) {
@@ -193,7 +196,7 @@ impl Pack {
     }
 }
 
-/// A page of the map.
+/// The bytes of a page of the map.
 pub(super) fn page_bytes(page: u32, checkpoint: u64, entries: &[u32]) -> Vec<u8> {
     let mut out = vec![0; BYTES];
     out[4..8].copy_from_slice(&page.to_le_bytes());
@@ -206,7 +209,7 @@ pub(super) fn page_bytes(page: u32, checkpoint: u64, entries: &[u32]) -> Vec<u8>
     out
 }
 
-/// The entries of a page of the map; `None` if it is not this page as a checkpoint up to this one left it.
+/// Returns the entries of a page of the map; `None` if it is damaged, is another page, or belongs to a later checkpoint.
 pub(super) fn page_entries(bytes: &[u8], page: u32, checkpoint: u64) -> Option<impl Iterator<Item = u32>> {
     let good = four(bytes, 0)? == checksum(bytes.get(4..BYTES)?) as u32
         && four(bytes, 4)? == page

@@ -1,11 +1,11 @@
-//! Recovery: the newest pack that is whole, the map that it names, and the records after it.
+//! Recovery: the newest intact pack, the map that it names, and the records after it.
 //!
-//! Records stand one after the other from the place that the pack names on, and go on in the segment that each of them names. One that
-//! never became durable may be missing between others. Of each block the newest write counts, by its number, in whatever record it stands.
-//! Data without a record is not looked for.
+//! Records are stored one after the other from the place that the pack names on, and continue in the segment that each record
+//! names. A record that never became durable may be missing between others. For each block the write with the highest number is
+//! valid, whichever record contains it. Data without a record is not searched for.
 //!
-//! Where the disk tells write pointers, a segment that is written in part and holds something alive goes on as an open one, so that no more
-//! zones are active after any number of cuts; others are closed as they are.
+//! If the disk reports write pointers, a partly written segment with live blocks continues as an open segment, so that the number
+//! of active zones does not grow with the number of power cuts. Other segments are closed as they are.
 
 use std::io;
 
@@ -21,10 +21,10 @@ use crate::layer::{Area, ReadAt};
 use crate::plan::{Memory, Plan};
 use crate::window::Window;
 
-/// Sectors that are filled up at a time.
+/// Most sectors that are padded with one write.
 const FILL: u64 = 1024;
 
-/// The newest write of each block in the records, and the place that it went to.
+/// The newest write of each block in the records, and its place.
 type Newest = FxHashMap<u32, (u64, u32)>;
 
 /// Everything found after the pack.
@@ -33,13 +33,13 @@ struct Found {
     newest: Newest,
     /// Segments of the log of records.
     chain: Vec<u32>,
-    /// Highest numbers of a record and of a write.
+    /// Highest number of a record and of a write.
     record: u64,
     write: u64,
 }
 
 impl Lfs {
-    /// Restores the map. Without a pack, nothing was ever promised.
+    /// Restores the map. Without a pack, no data was ever promised to be durable.
     pub(super) fn read_back(&mut self, disks: &mut dyn ReadAt) -> io::Result<()> {
         let Some((pack, slot, table)) = self.newest_pack(disks)? else { return Ok(()) };
         self.checkpoints.first_slot = 1 - slot;
@@ -53,7 +53,7 @@ impl Lfs {
         self.read_map(pack.number, disks)?;
         let mut found = Found { record: pack.record, write: pack.write, ..Found::default() };
         self.read_records(&pack, &mut found, disks)?;
-        // In order, so that equal disks give equal plans.
+        // In this order, so that equal disks produce equal plans.
         let mut newest: Vec<_> = found.newest.iter().map(|(block, (_, place))| (*block, *place)).collect();
         newest.sort_unstable();
         for (block, place) in newest {
@@ -75,7 +75,7 @@ impl Lfs {
         self.take_up_segments(&found.chain, disks)
     }
 
-    /// The newest pack that is whole, its slot, and the table after it.
+    /// Returns the newest intact pack, its slot, and the table after it.
     fn newest_pack(&self, disks: &mut dyn ReadAt) -> io::Result<Option<(Pack, u64, Vec<u8>)>> {
         let mut newest: Option<(Pack, u64, Vec<u8>)> = None;
         let mut bytes = vec![0; self.shape.pack.sectors as usize * SECTOR];
@@ -103,7 +103,7 @@ impl Lfs {
         Ok(())
     }
 
-    /// Reads the log of records from where a pack says.
+    /// Reads the log of records from the place that a pack names.
     fn read_records(&self, pack: &Pack, found: &mut Found, disks: &mut dyn ReadAt) -> io::Result<()> {
         let (mut segment, mut offset, mut next) = (pack.segment, pack.offset, pack.next);
         loop {
@@ -111,7 +111,7 @@ impl Lfs {
                 return Ok(());
             }
             let named = self.read_segment(pack, (segment, offset), found, disks)?;
-            // Where the pack was written at the end of a segment, the next one is where records go on.
+            // If the pack was written when a segment was full, the first segment has no records, and they continue in the next one.
             let is_first = found.chain.is_empty();
             if named.is_none() && !is_first {
                 return Ok(());
@@ -122,7 +122,7 @@ impl Lfs {
         }
     }
 
-    /// Reads the records of a segment; returns the segment that they name as the next one.
+    /// Reads the records of a segment; returns the segment that the last one names as the next.
     fn read_segment(
         &self,
         pack: &Pack,
@@ -166,7 +166,7 @@ impl Lfs {
         Ok(named)
     }
 
-    /// Takes up a run where it is newer than what is known.
+    /// Applies a run to the blocks for which it is newer than what was read before.
     fn replay(&self, run: &super::record::Run, newest: &mut Newest) {
         let end = run.block.checked_add(run.blocks).filter(|end| *end <= self.shape.blocks);
         let places = if run.place == NOWHERE { Some(0) } else { run.place.checked_add(run.blocks) };
@@ -180,14 +180,14 @@ impl Lfs {
         }
     }
 
-    /// Blocks of a segment that may hold something.
+    /// Number of blocks of a segment that may have been written.
     fn written_end(&self, segment: u32, disks: &mut dyn ReadAt) -> io::Result<u32> {
         let sector = self.shape.sector(segment * self.shape.segment);
         let pointer = disks.write_pointer(0, sector)?;
         Ok(pointer.map_or(self.shape.segment, |pointer| (pointer.saturating_sub(sector) / BLOCK) as u32))
     }
 
-    /// Blocks of a zone that are taken, once what a cut left of a block is filled up.
+    /// Number of used blocks of a zone, after a partly written block is padded.
     fn filled_end(&mut self, start: u64, disks: &mut dyn ReadAt) -> io::Result<u32> {
         let unit = u64::from(self.shape.align) * BLOCK;
         let written = disks.write_pointer(0, start)?.unwrap_or(start).saturating_sub(start);
@@ -198,7 +198,7 @@ impl Lfs {
         Ok((filled / BLOCK) as u32)
     }
 
-    /// Says of each segment what becomes of it.
+    /// Decides how each segment continues: open, closed, or reset.
     fn take_up_segments(&mut self, chain: &[u32], disks: &mut dyn ReadAt) -> io::Result<()> {
         let mut opened = Vec::new();
         if self.shape.is_zoned {
@@ -222,7 +222,7 @@ impl Lfs {
                     self.logs[log] = Head { segment, taken };
                     opened.push(segment);
                 } else {
-                    // The cut left more zones in part than there are logs: this one is filled up.
+                    // The power cut left more partly written zones than there are logs: this one is padded to its end.
                     let from = start + u64::from(taken) * BLOCK;
                     let end = start + u64::from(self.shape.segment) * BLOCK;
                     self.first_fills.push((from, end - from));
@@ -233,7 +233,7 @@ impl Lfs {
         Ok(())
     }
 
-    /// Plans what comes before the first request: segments for the log of records, and a checkpoint with which a new life begins.
+    /// Plans the work before the first request: segments for the log of records, and a checkpoint that starts a new life.
     pub(super) fn begin_life(&mut self, plan: &mut Plan) {
         let mut resets = std::mem::take(&mut self.first_resets);
         resets.retain(|segment| self.segments.take_unknown(*segment));
@@ -249,7 +249,7 @@ impl Lfs {
             plan.scratch(fills.iter().map(|(_, sectors)| FILL.min(*sectors)).max().unwrap_or(0) as u32);
         for (mut sector, mut sectors) in fills {
             let segment = ((sector - self.shape.log_sector) / (u64::from(self.shape.segment) * BLOCK)) as u32;
-            // What is reset needs none.
+            // A segment that is reset needs no padding.
             while sectors > 0 && !resets.contains(&segment) {
                 let now = FILL.min(sectors);
                 plan.begin(0, Op::Write, sector);

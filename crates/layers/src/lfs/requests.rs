@@ -1,4 +1,4 @@
-//! Requests: where writes go, where reads find their data, and what becomes of the map when they are complete.
+//! Requests: where data is written, where reads find it, and how the map changes when a request is complete.
 
 use emmclab_base::{Modifiers, Op};
 
@@ -12,7 +12,7 @@ use crate::layer::{Decision, Defer};
 use crate::plan::{Memory, Plan};
 use crate::request::HostRequest;
 
-/// Where the rest of the first and last block of a write lies, which it does not write itself.
+/// Offsets in the plan's buffer of the parts of the first and last block that a write does not cover.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Rest {
     before: u32,
@@ -24,13 +24,13 @@ fn touched(request: &HostRequest) -> (u32, u32) {
     ((request.sector / BLOCK) as u32, request.end().div_ceil(BLOCK) as u32)
 }
 
-/// The sectors of blocks that a request covers.
+/// The sectors of these blocks that a request covers: first and end.
 fn sectors_of(request: &HostRequest, block: u32, blocks: u32) -> (u64, u64) {
     let first = u64::from(block) * BLOCK;
     (first.max(request.sector), (first + u64::from(blocks) * BLOCK).min(request.end()))
 }
 
-/// The data of blocks of a request, for the write begun last.
+/// Adds the data of blocks of a request to the last write of the plan.
 pub(super) fn plan_data(request: &HostRequest, (block, blocks): (u32, u32), rest: Rest, plan: &mut Plan) {
     let (first, end) = (u64::from(block) * BLOCK, u64::from(block + blocks) * BLOCK);
     let (from, to) = sectors_of(request, block, blocks);
@@ -44,7 +44,7 @@ pub(super) fn plan_data(request: &HostRequest, (block, blocks): (u32, u32), rest
 }
 
 impl Lfs {
-    /// Whether a log finds room for this many blocks beside what is kept for cleaning and records.
+    /// Whether a log has room for this many blocks in addition to what is reserved for cleaning and records.
     fn has_room(&self, head: Head, blocks: u32) -> bool {
         let more = blocks.saturating_sub(self.segments.room(head)).div_ceil(self.shape.segment);
         more == 0 || more + FOR_CLEANING < self.segments.clean()
@@ -91,7 +91,7 @@ impl Lfs {
     /// Plans a write.
     pub(super) fn write(&mut self, request: &HostRequest, plan: &mut Plan) -> Decision {
         let (first, end) = touched(request);
-        // Two writes may meet in a block and not in a sector.
+        // Two writes may share a block although they share no sector.
         if self.flights.change(first, end) {
             return Decision::Defer(Defer::Overlap);
         }
@@ -116,7 +116,7 @@ impl Lfs {
         let mut block = first;
         while block < end {
             if self.segments.room(head) == 0 {
-                // There is one: `has_room` counted them.
+                // There is one: `has_room` checked it.
                 let Some(next) = self.segments.open() else { break };
                 head = next;
             }
@@ -137,7 +137,7 @@ impl Lfs {
         Decision::Run
     }
 
-    /// Takes places in an open segment for a request.
+    /// Allocates places in an open segment for a request; returns the first one.
     pub(super) fn take(&mut self, head: &mut Head, blocks: u32, flight: &mut Flight) -> u32 {
         let place = self.segments.take(head, blocks, self.write);
         flight.taken.push((place, blocks));
@@ -146,14 +146,14 @@ impl Lfs {
         place
     }
 
-    /// Blocks are written at places from now on.
+    /// Notes that these blocks are written to these places.
     pub(super) fn own(&mut self, block: u32, place: u32, blocks: u32) {
         for step in 0..blocks {
             self.segments.own(place + step, block + step);
         }
     }
 
-    /// Fills the write begun last with blocks that hold nothing.
+    /// Pads the last write of the plan with empty blocks.
     pub(super) fn pad(&mut self, blocks: u32, plan: &mut Plan) {
         for _ in 0..blocks {
             plan.metadata(&[0; BYTES]);
@@ -161,7 +161,8 @@ impl Lfs {
         self.counters.padded_blocks += u64::from(blocks);
     }
 
-    /// Plans to read what a write leaves of its first and last block, where it leaves something; writes come after that.
+    /// Plans to read the parts of the first and last block that a write does not cover, if there are any; the write waits for these
+    /// reads.
     pub(super) fn plan_rest(&mut self, request: &HostRequest, plan: &mut Plan) -> Option<Rest> {
         let (before, after) = ((request.sector % BLOCK) as u32, request.end() % BLOCK);
         let after = if after == 0 { 0 } else { (BLOCK - after) as u32 };
@@ -194,7 +195,7 @@ impl Lfs {
         Some(rest)
     }
 
-    /// Plans a discard, or a secure erase; of blocks that it covers in part nothing is done.
+    /// Plans a discard or a secure erase; blocks that it covers only in part are left alone.
     pub(super) fn discard(&mut self, request: &HostRequest, plan: &mut Plan) -> Decision {
         let (first, end) = (request.sector.div_ceil(BLOCK) as u32, (request.end() / BLOCK) as u32);
         if first >= end {
@@ -220,7 +221,7 @@ impl Lfs {
         Decision::Run
     }
 
-    /// A request is complete.
+    /// Called when a request is complete: applies its changes to the map.
     pub(super) fn request_done(&mut self, id: u64) {
         self.sync.forget(id);
         let Some(flight) = self.flights.take(id) else { return };
@@ -266,7 +267,8 @@ impl Lfs {
         self.flights.give_back(flight);
     }
 
-    /// Whether a request has to wait before it writes records: this many runs, and this many blocks of data with them.
+    /// Why a request must wait before it writes records of this many runs, together with this many blocks of data; `None` if it
+    /// need not. `itself` tells whether the request is its own record.
     pub(super) fn no_record(&self, runs: usize, data: u32, itself: bool) -> Option<Defer> {
         if self.flights.lock(SYNC) || itself && self.checkpoints.waits() {
             return Some(Defer::Overlap);

@@ -1,14 +1,14 @@
-//! Segments of the log: what of each is alive, which are open, and which may be written again.
+//! Segments of the log: which blocks of each are live, which segments are open, and which may be written again.
 //!
-//! A segment goes this way: *unknown* (it may hold anything; also of a new disk) or *left* (nothing of it counts any more) until it is reset,
-//! *clean* until a log opens it, *open* until it is full, *closed* until nothing in it is alive, then *empty* until a checkpoint says so and
-//! no request of then reads there.
+//! The states of a segment are, in order: *unknown* (may contain anything, as on a new disk) or *left* (nothing in it is valid any
+//! more) until it is reset; *clean* until a log opens it; *open* until it is full; *closed* until nothing in it is live; *empty*
+//! until a checkpoint states that, and until no request that was in progress then can still read it.
 
 use std::collections::VecDeque;
 
 use crate::cleaning::{Candidate, Cleaning};
 
-/// No segment is open.
+/// In place of a segment number: no segment is open.
 const NONE: u32 = u32::MAX;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -22,12 +22,12 @@ enum State {
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Segment {
-    /// Blocks that the map names.
+    /// Blocks to which the map refers.
     live: u32,
     /// Blocks that are being written.
     pending: u32,
     state: State,
-    /// Number of the write that closed it.
+    /// Number of the write that filled it.
     closed: u64,
 }
 
@@ -35,35 +35,36 @@ struct Segment {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Head {
     pub segment: u32,
-    /// Blocks of it that are taken.
+    /// Number of its blocks that are allocated.
     pub taken: u32,
 }
 
 impl Head {
-    /// No segment yet.
+    /// No open segment.
     pub const NONE: Self = Self { segment: NONE, taken: 0 };
 }
 
 /// All segments.
 #[derive(Clone, Debug)]
 pub(super) struct Segments {
-    /// Blocks of a segment.
+    /// Number of blocks in a segment.
     blocks: u32,
     all: Vec<Segment>,
-    /// By place: the block that was written there last.
+    /// By place: the block that was last written there.
     owners: Vec<u32>,
     clean: VecDeque<u32>,
     unknown: VecDeque<u32>,
-    /// Closed segments without anything alive, which a checkpoint has not said yet.
+    /// Closed segments without live blocks that no checkpoint has recorded yet.
     empty: Vec<u32>,
-    /// Those that the checkpoint in progress says, those that are said, and those that may be reset.
+    /// Segments that the checkpoint in progress records as empty, those that a durable one has recorded, and those that may be
+    /// reset.
     said: Vec<u32>,
     leaving: Vec<u32>,
     left: Vec<u32>,
 }
 
 impl Segments {
-    /// On a disk of which nothing is known.
+    /// Segments of a disk with unknown contents.
     pub fn new(count: u32, blocks: u32) -> Self {
         Self {
             blocks,
@@ -88,7 +89,7 @@ impl Segments {
         self.blocks
     }
 
-    /// Places in the log.
+    /// Number of places in the log.
     pub fn places(&self) -> u32 {
         self.owners.len() as u32
     }
@@ -97,18 +98,18 @@ impl Segments {
         &mut self.all[(place / self.blocks) as usize]
     }
 
-    /// Segments that a log can open now.
+    /// Number of segments that a log can open now.
     pub fn clean(&self) -> u32 {
         self.clean.len() as u32
     }
 
-    /// Segments that are clean or will be without another checkpoint.
+    /// Number of segments that are clean, or can become so without another checkpoint.
     pub fn free(&self) -> u32 {
         (self.clean.len() + self.unknown.len() + self.said.len() + self.leaving.len() + self.left.len())
             as u32
     }
 
-    /// Segments that only a checkpoint keeps from being used again.
+    /// Number of segments that need only a checkpoint before they can be reset.
     pub fn empty(&self) -> u32 {
         self.empty.len() as u32
     }
@@ -120,17 +121,18 @@ impl Segments {
         Some(Head { segment, taken: 0 })
     }
 
-    /// A clean segment, to be opened later by its number.
+    /// Takes out a clean segment, which is opened later by its number; `None` if there is none.
     pub fn reserve(&mut self) -> Option<u32> {
         self.open().map(|head| head.segment)
     }
 
-    /// Room in the open segment of a log.
+    /// Blocks left in the open segment of a log.
     pub fn room(&self, head: Head) -> u32 {
         if head.segment == NONE { 0 } else { self.blocks - head.taken }
     }
 
-    /// Takes blocks of an open segment, which has room for them; returns their first place. `now` is the number of the write.
+    /// Allocates blocks of an open segment, which must have room for them; returns the first place. `now` is the number of the
+    /// write.
     pub fn take(&mut self, head: &mut Head, blocks: u32, now: u64) -> u32 {
         let place = head.segment * self.blocks + head.taken;
         head.taken += blocks;
@@ -144,28 +146,28 @@ impl Segments {
         place
     }
 
-    /// A block is being written at a place.
+    /// Notes that a block is being written to a place.
     pub fn own(&mut self, place: u32, block: u32) {
         self.owners[place as usize] = block;
     }
 
-    /// The block that was written at a place last.
+    /// The block that was last written to a place.
     pub fn owner(&self, place: u32) -> u32 {
         self.owners[place as usize]
     }
 
-    /// Blocks from a place on are written.
+    /// Called when the writes of blocks from a place on are complete.
     pub fn written(&mut self, place: u32, blocks: u32) {
         self.of(place).pending -= blocks;
         self.settle(place / self.blocks);
     }
 
-    /// The map names a place from now on.
+    /// Called when the map refers to a place from now on.
     pub fn enliven(&mut self, place: u32) {
         self.of(place).live += 1;
     }
 
-    /// The map names a place no more.
+    /// Called when the map no longer refers to a place.
     pub fn drop_place(&mut self, place: u32) {
         let segment = self.of(place);
         segment.live -= 1;
@@ -174,7 +176,7 @@ impl Segments {
         }
     }
 
-    /// Lists a segment that has become empty.
+    /// Lists a segment as empty if it has become so.
     fn settle(&mut self, number: u32) {
         let segment = &mut self.all[number as usize];
         if segment.state == State::Closed && segment.live == 0 && segment.pending == 0 {
@@ -183,12 +185,12 @@ impl Segments {
         }
     }
 
-    /// Whether a segment holds something that is alive.
+    /// Whether a segment has live blocks.
     pub fn is_live(&self, segment: u32) -> bool {
         self.all[segment as usize].live > 0
     }
 
-    /// Chooses the next segment to clean, of which `least` blocks or more are not alive.
+    /// Chooses the next segment to clean, with at least `least` blocks that are not live.
     pub fn victim(&self, policy: Cleaning, least: u32, now: u64) -> Option<u32> {
         let most = self.blocks - least;
         let is_worth = |one: &Segment| one.state == State::Closed && one.pending == 0 && one.live <= most;
@@ -201,27 +203,27 @@ impl Segments {
         policy.choose(candidates, self.blocks)
     }
 
-    /// A checkpoint begins that says which segments are empty.
+    /// Called when a checkpoint begins, which records the empty segments.
     pub fn say(&mut self) {
         self.said.append(&mut self.empty);
     }
 
-    /// It is durable.
+    /// Called when that checkpoint is durable.
     pub fn said(&mut self) {
         self.leaving.append(&mut self.said);
     }
 
-    /// Whether segments wait for requests that may read there.
+    /// Whether segments wait for requests that may still read them.
     pub fn leaves(&self) -> bool {
         !self.leaving.is_empty()
     }
 
-    /// No request reads there any more.
+    /// Called when no request reads these segments any more.
     pub fn leave(&mut self) {
         self.left.append(&mut self.leaving);
     }
 
-    /// Takes segments that are to be reset: those that were left, and unknown ones until there are `wanted` clean ones; up to `most`.
+    /// Takes segments that must be reset, at most `most`: those that were left, and unknown ones until `wanted` are clean.
     pub fn take_dirty(&mut self, wanted: u32, most: usize, to: &mut Vec<u32>) {
         let left = self.left.len().saturating_sub(most);
         to.extend(self.left.drain(left..));
@@ -231,7 +233,7 @@ impl Segments {
         }
     }
 
-    /// Segments were reset.
+    /// Called when segments were reset: they are clean now.
     pub fn was_reset(&mut self, segments: &[u32]) {
         for segment in segments {
             self.all[*segment as usize] = Segment::default();
@@ -239,8 +241,8 @@ impl Segments {
         }
     }
 
-    /// After recovery: every segment with something alive is closed, and so are those of `kept`, which become empty if nothing is. A
-    /// segment of `opened` goes on as an open one.
+    /// Sets the states after recovery. Segments with live blocks and segments in `kept` are closed, and empty if nothing in them is
+    /// live. Segments in `opened` stay open.
     pub fn recover(&mut self, kept: &[u32], opened: &[u32]) {
         self.unknown.clear();
         for number in 0..self.all.len() as u32 {
@@ -256,7 +258,7 @@ impl Segments {
         }
     }
 
-    /// Takes an unknown segment out of the others, to be reset first.
+    /// Removes a segment from the unknown ones, because it is reset first; false if it was not among them.
     pub fn take_unknown(&mut self, segment: u32) -> bool {
         let place = self.unknown.iter().position(|one| *one == segment);
         place.is_some_and(|place| self.unknown.remove(place).is_some())

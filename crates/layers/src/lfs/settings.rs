@@ -1,4 +1,4 @@
-//! Settings of the log, and where everything lies on the disk below.
+//! Settings of the log, and the division of the disk below.
 
 use emmclab_base::{Error, Kind, Result};
 use schemars::JsonSchema;
@@ -9,13 +9,13 @@ use crate::cleaning::Cleaning;
 use crate::layer::{Below, Zones};
 use crate::size::Size;
 
-/// Sectors of a block of the log.
+/// Sectors of a block in the log.
 pub(super) const BLOCK: u64 = 8;
-/// Places that an entry of the map can hold, less one.
+/// Most places that an entry of the map can express.
 const MOST_BLOCKS: u64 = (1 << 30) - 2;
-/// Segments that stay free for cleaning, and for the log of records.
+/// Segments that stay free for cleaning and for the log of records.
 pub(super) const FOR_CLEANING: u32 = 2;
-/// A request of this length finds room at any time (32 MB, the longest of NBD), where an eighth of the disk holds it.
+/// Length of a request for which there is always room (32 MB, the longest of NBD), if an eighth of the disk can hold it.
 const LONGEST: u64 = 32 << 11;
 
 /// Settings of the log-structured layer.
@@ -64,30 +64,30 @@ impl Default for LfsSettings {
     }
 }
 
-/// Settings in blocks, checked.
+/// The settings in blocks, after the checks.
 #[derive(Clone, Debug)]
 pub(super) struct Shape {
-    /// Blocks offered above.
+    /// Number of blocks that the layer offers.
     pub blocks: u32,
-    /// First sector of the log; before it lie checkpoints and the map.
+    /// First sector of the log; checkpoints and the map are before it.
     pub log_sector: u64,
     pub segments: u32,
     /// Blocks of a segment.
     pub segment: u32,
-    /// Blocks at whose multiples a write ends.
+    /// A write ends at a multiple of this many blocks.
     pub align: u32,
-    /// Whether a segment takes writes in order only.
+    /// Whether a segment must be written in order.
     pub is_zoned: bool,
     pub logs: usize,
     pub pressed: Cleaning,
     pub idle: Cleaning,
-    /// Free segments below which cleaning goes on beside requests, and while there are none.
+    /// Number of free segments below which cleaning runs concurrently with requests, and below which it runs while there are none.
     pub low: u32,
     pub idle_low: u32,
     pub step: u32,
     pub checkpoint: u64,
     pub read_unwritten: bool,
-    /// Whether a single write can be made durable for less than a flush.
+    /// Whether a single write can be made durable at a lower cost than a flush.
     pub durable_writes: bool,
     pub pack: PackLayout,
 }
@@ -100,7 +100,7 @@ impl Shape {
 }
 
 impl LfsSettings {
-    /// Checks everything against the disk below.
+    /// Checks all settings against the disk below.
     pub(super) fn shape(&self, layer: &str, below: &Below) -> Result<Shape> {
         let mut faults = Vec::new();
         let mut need = |good: bool, fault: String| {
@@ -172,7 +172,7 @@ impl LfsSettings {
         })
     }
 
-    /// The usual segment on a disk without zones, in sectors.
+    /// The default length of a segment on a disk without zones, in sectors.
     fn usual(unit: u64, disk: u64) -> u64 {
         let mut size = (2_u64 << 11).next_multiple_of(unit);
         while disk / size < 64 && size > 32 * BLOCK && size.is_multiple_of(2 * BLOCK) {
@@ -181,7 +181,7 @@ impl LfsSettings {
         size
     }
 
-    /// Divides the disk.
+    /// Divides the disk into checkpoints, map and log; `None` if that is impossible.
     fn place(&self, below: &Below, need: &mut dyn FnMut(bool, String)) -> Option<Place> {
         let (segment, align, room, count) = if let Some(zones) = below.zones {
             let (size, align) =
@@ -214,7 +214,7 @@ impl LfsSettings {
             need(false, "segments must hold one block of 4KB or more".to_owned());
             return None;
         }
-        // The map is drawn up for all blocks of the log, so that its size does not depend on the spare ones.
+        // The map has space for all blocks of the log, so that its size does not depend on the share of spare segments.
         let pack = PackLayout::new(count * segment);
         let meta = pack.end();
         let (log_sector, count) = if let Some(first) = room {
@@ -257,7 +257,7 @@ impl LfsSettings {
     }
 }
 
-/// How the disk is divided.
+/// The division of the disk.
 struct Place {
     segments: u32,
     segment: u32,

@@ -12,28 +12,28 @@ use crate::layer::{Decision, Defer};
 use crate::plan::Plan;
 use crate::request::HostRequest;
 
-/// The number of this log beside those of data.
+/// The number of this log, after those of the logs of data.
 pub(super) const SYNC: usize = 5;
-/// Blocks of data that a record covers at most: 1 MB.
+/// Most blocks of data that a record covers: 1 MB.
 const MOST_DATA: u32 = 256;
 
 /// State of the log of records.
 #[derive(Clone, Debug)]
 pub(super) struct SyncLog {
     pub head: Head,
-    /// The segment that it goes on in, which is clean.
+    /// The clean segment in which the log continues.
     pub next: u32,
     pub life: u64,
     /// Number of the next record.
     pub number: u64,
-    /// Segments that it has opened, and whether a record in the last one is durable. Before one is, the log goes on in no other: recovery
-    /// finds the next segment by a record.
+    /// Number of segments opened so far, and whether a record in the last one is durable. Before that, the log may not continue in
+    /// another segment, because recovery finds the next segment by a record.
     opened: u64,
     confirmed: bool,
-    /// The newest of them to which durable records lead. One request may open several; until it is complete, no other writes a record in
-    /// the last one, which recovery might not find.
+    /// The newest opened segment to which durable records lead. One request may open several segments. Until it is complete, no
+    /// other request writes a record in the last one, because recovery might not find it.
     reached: u64,
-    /// Flushes that wait for a checkpoint, each with the number of the newest change when it came.
+    /// Flushes that wait for a checkpoint: number of the request, and number of the newest change when it arrived.
     waiting: Vec<(u64, u64)>,
 }
 
@@ -54,19 +54,19 @@ impl Default for SyncLog {
 }
 
 impl SyncLog {
-    /// A record in a segment is durable.
+    /// Called when a record in a segment is durable; `opened` is the count at which the segment was opened.
     pub fn confirm(&mut self, opened: u64) {
         self.confirmed |= opened == self.opened;
         // Each record names the segment after its own.
         self.reached = self.reached.max((opened + 1).min(self.opened));
     }
 
-    /// A request waits no more.
+    /// Removes a request that no longer waits.
     pub fn forget(&mut self, id: u64) {
         self.waiting.retain(|(one, _)| *one != id);
     }
 
-    /// Whether there is room for records with this many runs, and blocks of data with them; else why not.
+    /// Whether there is room for records with this many runs, together with blocks of data; otherwise the reason to wait.
     pub fn has_room(&self, segments: &Segments, runs: usize, data: u32, align: u32) -> Result<(), Defer> {
         if self.reached < self.opened {
             return Err(Defer::Overlap);
@@ -80,15 +80,15 @@ impl SyncLog {
         if !self.confirmed {
             return Err(Defer::Overlap);
         }
-        // Each segment may end with a block that only fills up, and begins with a record more.
+        // Each segment may end with a block of padding, and needs one more record at its start.
         let more = (blocks + 2 * align - room).div_ceil(segments.blocks() - 2 * align);
         if more + FOR_CLEANING <= segments.clean() { Ok(()) } else { Err(Defer::Full) }
     }
 
-    /// Goes on in the next segment.
+    /// Continues the log in the next segment.
     fn go_on(&mut self, segments: &mut Segments) {
         self.head = Head { segment: self.next, taken: 0 };
-        // `has_room` counted them.
+        // There is one: `has_room` checked it.
         self.next = segments.reserve().unwrap_or(self.next);
         self.opened += 1;
         if self.confirmed {
@@ -117,7 +117,7 @@ impl Lfs {
         Decision::Run
     }
 
-    /// Whether a request that flushes has to wait, and writes this many blocks of data with its records.
+    /// Why a request that flushes must wait before it writes its records with this many blocks of data; `None` if it need not.
     fn no_covering(&mut self, id: u64, data: u32) -> Option<Defer> {
         let came = self.sync.waiting.iter().find(|(one, _)| *one == id).map(|(_, order)| *order);
         let order = came.unwrap_or_else(|| self.pending.order());
@@ -182,8 +182,8 @@ impl Lfs {
         Decision::Run
     }
 
-    /// Plans records of the runs in `self.runs`, and of the data of a request with them. What they name was complete before, so that the
-    /// flush of the disk that comes first makes it durable.
+    /// Plans records of the runs in `self.runs`, and of the data of a request if there is one. The data to which the runs refer was
+    /// complete before, so the preceding flush of the disk makes it durable.
     pub(super) fn plan_records(
         &mut self,
         data: Option<(&HostRequest, Rest)>,
@@ -193,7 +193,8 @@ impl Lfs {
     ) {
         let runs = std::mem::take(&mut self.runs);
         let mut listed = 0;
-        // Whether a record of what came before a preflush is in progress: the data of the request must not be there without it.
+        // Whether a record of the changes before a preflush is in progress: the data of the request must not become durable before
+        // it.
         let mut comes_first = false;
         let mut block = flight.first;
         let end = if data.is_some() { flight.end } else { block };

@@ -1,11 +1,11 @@
-//! The map: where each block lies, how often it was rewritten, and which pages of the map the next checkpoint has to write.
+//! The map: the place of each block, how often it was rewritten, and which pages of the map the next checkpoint must write.
 
 use super::record::ENTRIES;
 
-/// Bits of an entry that hold the place, plus one; 0 = nowhere.
+/// Bits of an entry that hold the place plus one; 0 = no place.
 const PLACE: u32 = (1 << 30) - 1;
 const HEAT_SHIFT: u32 = 30;
-/// Most rewrites that are told apart.
+/// Highest number of rewrites that is counted.
 const HOTTEST: u32 = 3;
 
 /// The map of all blocks.
@@ -13,13 +13,13 @@ const HOTTEST: u32 = 3;
 pub(super) struct Table {
     entries: Vec<u32>,
     mapped: u64,
-    /// Pages that changed since they were taken last, each once, and whether a page is among them.
+    /// Pages that changed since they were last taken, each once; and by page, whether it is among them.
     changed: Vec<u32>,
     is_changed: Vec<bool>,
 }
 
 impl Table {
-    /// Of this many blocks, all nowhere.
+    /// A map of this many blocks, all without a place.
     pub fn new(blocks: u32) -> Self {
         let pages = blocks.div_ceil(ENTRIES) as usize;
         Self {
@@ -30,7 +30,7 @@ impl Table {
         }
     }
 
-    /// Blocks that lie somewhere.
+    /// Number of blocks that have a place.
     pub fn mapped(&self) -> u64 {
         self.mapped
     }
@@ -40,19 +40,19 @@ impl Table {
         (self.entries.len() * 4 + self.is_changed.len() + self.changed.capacity() * 4) as u64
     }
 
-    /// The place of a block.
+    /// The place of a block; `None` if it was never written or was discarded.
     #[inline]
     pub fn place(&self, block: u32) -> Option<u32> {
         (self.entries[block as usize] & PLACE).checked_sub(1)
     }
 
-    /// Times that it was rewritten since it was moved last, up to 3.
+    /// How often the block was rewritten since it was last moved, up to 3.
     #[inline]
     pub fn heat(&self, block: u32) -> u32 {
         self.entries[block as usize] >> HEAT_SHIFT
     }
 
-    /// A block was written at a place.
+    /// Maps a block to the place to which it was written.
     #[inline]
     pub fn write(&mut self, block: u32, place: u32) {
         let old = self.entries[block as usize];
@@ -60,13 +60,13 @@ impl Table {
         self.set(block, (place + 1) | (heat << HEAT_SHIFT));
     }
 
-    /// A block was moved to a place, or recovered there: nothing is known of how often it is rewritten.
+    /// Maps a block to the place to which it was moved, or where recovery found it: its count of rewrites starts again.
     #[inline]
     pub fn relocate(&mut self, block: u32, place: u32) {
         self.set(block, place + 1);
     }
 
-    /// A block was discarded.
+    /// Removes the place of a block that was discarded.
     pub fn discard(&mut self, block: u32) {
         self.set(block, 0);
     }
@@ -80,7 +80,7 @@ impl Table {
         }
     }
 
-    /// Pages that changed.
+    /// Number of pages that changed.
     pub fn changed(&self) -> usize {
         self.changed.len()
     }
@@ -95,13 +95,13 @@ impl Table {
         }
     }
 
-    /// The entries of a page, as they are stored.
+    /// Returns the entries of a page in the form in which they are stored.
     pub fn page(&self, page: u32) -> &[u32] {
         let first = (page * ENTRIES) as usize;
         &self.entries[first..self.entries.len().min(first + ENTRIES as usize)]
     }
 
-    /// Takes up a stored page; false if an entry lies beyond `places`.
+    /// Restores a page from its stored entries; false if an entry is beyond `places`.
     pub fn restore(&mut self, page: u32, entries: impl Iterator<Item = u32>, places: u32) -> bool {
         let first = (page * ENTRIES) as usize;
         let end = self.entries.len().min(first + ENTRIES as usize);

@@ -1,9 +1,10 @@
 //! A small non-volatile buffer in front of the device (a pilot solution of FAST 2012).
 //!
-//! A write is complete and durable when its record is in the buffer, so that a flush only flushes the buffer. Data that is overwritten in
-//! the buffer is never written to the device. Other data is written back in the order of addresses, adjacent data together, when the buffer
-//! is fuller than its high mark, or when no request is in flight and it is fuller than halfway between its low and high marks. The buffer is a ring of records ([`ring`], [`record`]) on the
-//! second device; long writes bypass it. After a power cut its records are read back ([`recovery`]), and the write-back continues.
+//! A write is complete and durable when its record is in the buffer, so that a flush only flushes the buffer. Data that is
+//! overwritten in the buffer is never written to the device. Other data is written back in the order of addresses, adjacent data
+//! together, when the buffer is fuller than its high mark, or when no request is in flight and it is fuller than halfway between
+//! its low and high marks. The buffer is a ring of records ([`ring`], [`record`]) on the second device; long writes bypass it.
+//! After a power cut its records are read back ([`recovery`]), and the write-back continues.
 //!
 //! Secure erases remove their sectors from every record that still counts; bytes of released records stay until their room is used again.
 
@@ -76,7 +77,7 @@ fn build(table: &Table, below: &Below) -> Result<Box<dyn Layer>> {
     Ok(Box::new(NvmBuffer::new(settings.shape(KIND.name, below)?)))
 }
 
-/// The layer.
+/// The NVM buffer as a layer.
 struct NvmBuffer {
     shape: Shape,
     ring: Ring,
@@ -152,7 +153,8 @@ impl Layer for NvmBuffer {
     }
 
     fn accepts(&self) -> Modifiers {
-        // A record contains its own map entry, so no layer metadata has to be flushed. Flushes and orders across both disks are left to the driver.
+        // A record contains its own map entry, so no layer metadata has to be flushed. Flushes and orders across both disks are
+        // left to the driver.
         Modifiers::DURABLE
     }
 

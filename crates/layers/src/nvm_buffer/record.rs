@@ -1,8 +1,8 @@
-//! Records of the buffer: a head sector with checksums over itself and over the data after it.
+//! Records of the buffer: a header sector with checksums of itself and of the data after it.
 //!
-//! Little-endian, by byte: 0 magic, 8 checksum of the head sector, 16 checksum of the data (CRC-32C both), 24 sequence number (8), 32 place
-//! (4), 36 sectors of data that follow (4), 40 kind (4), 48 two numbers of the kind (8 each). The order of sequence numbers is that in
-//! which requests came.
+//! Little-endian, by byte: 0 magic, 8 checksum of the header sector, 16 checksum of the data (CRC-32C both), 24 sequence number
+//! (8), 32 place (4), 36 sectors of data that follow (4), 40 kind (4), 48 two numbers, which depend on the kind (8 each). Sequence
+//! numbers are in the order in which the requests arrived.
 
 use emmclab_base::SECTOR_BYTES;
 
@@ -12,26 +12,27 @@ const MAGIC: &[u8; 8] = b"nvmbuff1";
 /// The contents of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Body {
-    /// The data that follows belongs here.
+    /// The data that follows belongs to this address.
     Data { sector: u64 },
-    /// These sectors are at home, in a version newer than any record before.
+    /// The device holds newer data of these sectors than any earlier record.
     Past { sector: u64, sectors: u64 },
-    /// Records before this sequence number are at home; the disk above has this many sectors. Its own number counts heads.
+    /// The header of the buffer: all records before this sequence number have been written back, and the layer offers this many
+    /// sectors. Headers have sequence numbers of their own.
     Head { oldest: u64, capacity: u64 },
 }
 
-/// The head sector of a record.
+/// The header sector of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Record {
     pub sequence: u64,
     pub place: u32,
-    /// Sectors of data after it; of a head, sectors of the buffer.
+    /// Sectors of data after it; in a header of the buffer, sectors of the buffer.
     pub sectors: u32,
     pub body: Body,
 }
 
 impl Record {
-    /// The sector, not sealed.
+    /// The sector, without checksums.
     pub fn bytes(&self) -> [u8; SECTOR] {
         let mut out = [0; SECTOR];
         let (kind, first, second) = match self.body {
@@ -49,7 +50,7 @@ impl Record {
         out
     }
 
-    /// The record of a sector; `None` if there is none. [`crate::checksum::sealed`] says whether it is whole.
+    /// Parses a record; `None` if the sector has none. [`crate::checksum::sealed`] checks whether it is intact.
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let four = |at: usize| Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
         let eight = |at: usize| Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?));

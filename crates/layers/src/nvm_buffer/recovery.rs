@@ -1,7 +1,8 @@
-//! Recovery: the records that are whole and not released, in the order of their sequence numbers, are what the buffer holds.
+//! Recovery: restores the contents of the buffer from its intact records that are not released, in the order of their sequence
+//! numbers.
 //!
-//! Records that never became durable may be missing between others. The head of a record whose data is not whole is made void before anything
-//! else is written: later writes could make it whole.
+//! Records that never became durable may be missing between others. If the data of a record is incomplete, its header is
+//! overwritten before any other write, because later writes could complete the data by chance.
 
 use std::collections::VecDeque;
 use std::io;
@@ -16,7 +17,7 @@ use crate::layer::ReadAt;
 use crate::window::Window;
 
 impl NvmBuffer {
-    /// Rebuilds the ring and what it holds. Without a head, nothing was ever promised.
+    /// Rebuilds the ring and its contents. Without a header, no data was ever promised to be durable.
     pub(super) fn read_back(&mut self, disks: &mut dyn ReadAt) -> io::Result<()> {
         let area = self.shape.area;
         let mut window = Window::new(disks, area);
@@ -78,7 +79,7 @@ impl NvmBuffer {
         Ok(())
     }
 
-    /// Whether lengths and addresses lie inside the disks.
+    /// Whether lengths and addresses are inside the disks.
     fn is_sane(&self, record: &Record, end: u32) -> bool {
         let inside = |sector: u64, sectors: u64| {
             sectors > 0 && sector.checked_add(sectors).is_some_and(|end| end <= self.shape.capacity)
@@ -93,7 +94,7 @@ impl NvmBuffer {
     }
 }
 
-/// The record at a place; `None` if there is none, or it is broken or belongs elsewhere.
+/// Returns the record at a place; `None` if there is none, or it is damaged or belongs to another place.
 fn sealed_record(sector: &[u8], place: u32) -> Option<Record> {
     Record::parse(sector).filter(|record| record.place == place && sealed(sector))
 }

@@ -1,4 +1,4 @@
-//! Requests: what goes to the buffer, what goes past it, and where reads find what they want.
+//! Requests: which writes go to the buffer, which bypass it, and where reads find their data.
 
 use emmclab_base::Op;
 
@@ -10,12 +10,12 @@ use crate::layer::{Decision, Defer};
 use crate::plan::{Memory, Plan};
 use crate::request::HostRequest;
 
-/// Writes and discards that went past the buffer since the device was last flushed.
+/// Writes and discards that bypassed the buffer since the device was last flushed.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Past {
     in_flight: Vec<u64>,
     unflushed: bool,
-    /// The flush after which there are none.
+    /// The flush after whose completion no such writes are left.
     flushed_by: Option<u64>,
 }
 
@@ -26,9 +26,9 @@ impl Past {
         self.flushed_by = None;
     }
 
-    /// A flush comes; whether the device has to be flushed.
+    /// Called for a flush; returns whether the device must be flushed.
     fn flush(&mut self, id: u64) -> bool {
-        // What is in flight now may be complete before the flush, and not be covered by it.
+        // Writes that are in flight now may complete before the flush without being covered by it.
         self.flushed_by = (self.unflushed && self.in_flight.is_empty()).then_some(id);
         self.unflushed
     }
@@ -81,7 +81,7 @@ impl NvmBuffer {
         Decision::Run
     }
 
-    /// A write that goes to the device.
+    /// Plans a write that bypasses the buffer.
     fn pass(&mut self, request: &HostRequest, plan: &mut Plan) -> Decision {
         let (first, end) = (request.sector, request.end());
         if self.write_back.writes(first, end) {
@@ -96,7 +96,7 @@ impl NvmBuffer {
         }
         plan.forward(request);
         if let Some(entry) = entry {
-            // Until this data is durable, the records that it replaces count.
+            // The records that this data replaces stay valid until it is durable.
             plan.wait();
             if !request.modifiers.durable() {
                 plan.bare(0, Op::Flush, 0, 0);
@@ -104,7 +104,7 @@ impl NvmBuffer {
             }
             let body = Body::Past { sector: first, sectors: u64::from(request.sectors) };
             self.write_record(entry, 0, body, plan);
-            // A later write may be made durable at home alone: the older records must not come back over it.
+            // A later write may be made durable on the device only; the older records must not replace it in a recovery.
             plan.wait();
             plan.bare(self.shape.area.disk, Op::Flush, 0, 0);
             self.logged.remove(first, end, |_| true);
@@ -122,11 +122,11 @@ impl NvmBuffer {
             return Decision::Defer(Defer::Overlap);
         }
         if request.op == Op::SecureErase && !self.logged.is_free(first, end) {
-            // No record of these sectors may come back: all are released first.
+            // No record of these sectors may be recovered: all records are released first.
             self.write_back.empty_before(self.ring.next_sequence());
             return Decision::Defer(Defer::Overlap);
         }
-        // A record that stays brings back what was there before, as a discard allows.
+        // A record that is kept may bring back the old data; a discard allows that.
         self.dirty.remove(first, end, |_| true);
         self.past.planned(request.id);
         plan.forward(request);
@@ -144,14 +144,14 @@ impl NvmBuffer {
         Decision::Run
     }
 
-    /// Begins the write of a record, whose data follows.
+    /// Begins the write of a record; its data is added next.
     pub(super) fn write_record(&self, entry: Entry, sectors: u32, body: Body, plan: &mut Plan) {
         let Entry { sequence, place, .. } = entry;
         plan.begin(self.shape.area.disk, Op::Write, self.shape.area.sector + u64::from(place));
         plan.record(&Record { sequence, place, sectors, body }.bytes(), sectors);
     }
 
-    /// There is no room: data is written back whatever the marks say.
+    /// Called when there is no room: data is written back regardless of the marks.
     fn press(&mut self) -> Decision {
         self.write_back.press();
         Decision::Defer(Defer::Full)

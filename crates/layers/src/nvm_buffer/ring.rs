@@ -1,15 +1,15 @@
-//! The ring of records: where the next one goes, and which ones are kept.
+//! The ring of records: the place of the next one, and which ones are kept.
 
 use std::collections::VecDeque;
 
-/// First sector of the ring; before it are two heads, each in its own 4 KB.
+/// First sector of the ring; before it are two headers of the buffer, each in its own 4 KB.
 pub(super) const FIRST: u32 = 16;
 
 /// A record that is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Entry {
     pub sequence: u64,
-    /// First sector, and the one after the last.
+    /// First sector, and the sector after the last one.
     pub place: u32,
     pub end: u32,
 }
@@ -18,21 +18,21 @@ pub(super) struct Entry {
 #[derive(Clone, Debug)]
 pub(super) struct Ring {
     entries: VecDeque<Entry>,
-    /// Where the next record goes, if it fits before the end.
+    /// Place of the next record, if it fits before the end of the ring.
     head: u32,
     end: u32,
     next: u64,
 }
 
-/// The oldest records up to one, as places.
+/// A range of the oldest records, as places.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Oldest {
-    /// First place, and the end of the last record; the same, or the end before the first, where they go round.
+    /// First place, and end of the last record. If the range wraps around, the end is not greater than the first place.
     range: Option<(u32, u32)>,
 }
 
 impl Oldest {
-    /// Whether a place lies in them.
+    /// Whether a place is in the range.
     pub fn hold(self, place: u32) -> bool {
         self.range.is_some_and(|(first, end)| {
             if first < end { (first..end).contains(&place) } else { place >= first || place < end }
@@ -41,7 +41,7 @@ impl Oldest {
 }
 
 impl Ring {
-    /// A ring that ends at a sector and keeps these records, which are in order; `next` is the sequence number of the next one.
+    /// Creates a ring that ends at a sector and keeps these records, in this order; `next` is the next sequence number.
     pub fn new(end: u32, entries: VecDeque<Entry>, next: u64) -> Self {
         let head = entries.back().map_or(FIRST, |entry| entry.end);
         Self { entries, head, end, next }
@@ -52,7 +52,7 @@ impl Ring {
         self.next
     }
 
-    /// Sequence number of the oldest record, or of the next one where none is kept.
+    /// Sequence number of the oldest record, or of the next one if none is kept.
     pub fn oldest_sequence(&self) -> u64 {
         self.entries.front().map_or(self.next, |entry| entry.sequence)
     }
@@ -67,12 +67,12 @@ impl Ring {
         self.entries.front().map_or(0, |oldest| self.distance(oldest.place))
     }
 
-    /// Sectors from a place to the head.
+    /// Sectors from a place to the place of the next record.
     fn distance(&self, place: u32) -> u32 {
         if place < self.head { self.head - place } else { self.end - FIRST - (place - self.head) }
     }
 
-    /// Adds a record of this many sectors; `None` if there is no room.
+    /// Allocates a record of this many sectors; `None` if there is no room.
     pub fn add(&mut self, sectors: u32) -> Option<Entry> {
         let fits = |from: u32, to: u32| to.checked_sub(from).is_some_and(|room| room >= sectors);
         let place = match self.entries.front().map(|oldest| oldest.place) {
@@ -90,20 +90,20 @@ impl Ring {
         Some(entry)
     }
 
-    /// The records before a sequence number.
+    /// Returns the range of the records before a sequence number.
     pub fn before(&self, sequence: u64) -> Oldest {
         let count = self.entries.partition_point(|entry| entry.sequence < sequence);
         let last = count.checked_sub(1).and_then(|last| self.entries.get(last));
         Oldest { range: self.entries.front().zip(last).map(|(first, last)| (first.place, last.end)) }
     }
 
-    /// The sequence number before which all records have to go so that no more than this many sectors are in use.
+    /// Returns the sequence number before which all records must be released so that at most this many sectors are in use.
     pub fn down_to(&self, sectors: u32) -> u64 {
         let stays = |entry: &&Entry| self.distance(entry.place) <= sectors;
         self.entries.iter().find(stays).map_or(self.next, |entry| entry.sequence)
     }
 
-    /// Gives up the records before a sequence number.
+    /// Releases the records before a sequence number.
     pub fn release(&mut self, sequence: u64) {
         let count = self.entries.partition_point(|entry| entry.sequence < sequence);
         self.entries.drain(..count);
@@ -138,7 +138,7 @@ mod tests {
                         prop_assert!(model.iter().all(apart), "{:?} in {:?}", entry, model);
                         model.push_back(entry);
                     } else {
-                        // At most a third of the ring is lost to its end and to what does not fit.
+                        // At most a third of the ring is lost at its end and in gaps that are too short.
                         let used: u32 = model.iter().map(|entry| entry.end - entry.place).sum();
                         prop_assert!(used + 3 * 12 > size, "{} of {}", used, size);
                     }

@@ -1,4 +1,4 @@
-//! Settings of the buffer, and what they come to on the disks below.
+//! Settings of the buffer, and their values on the disks below.
 
 use emmclab_base::{Error, Kind, Result};
 use schemars::JsonSchema;
@@ -44,17 +44,18 @@ impl Default for NvmBufferSettings {
     }
 }
 
-/// Settings in sectors, checked.
+/// The settings in sectors, after the checks.
 #[derive(Clone, Debug)]
 pub(super) struct Shape {
-    /// Sectors offered above.
+    /// Number of sectors that the layer offers.
     pub capacity: u64,
     pub area: Area,
     pub longest: u32,
-    /// Sectors in use above which, and down to which, data is written back.
+    /// Sectors in use above which data is written back, and down to which it is written back.
     pub high: u32,
     pub low: u32,
-    /// As `high`, while no request is in flight. A distance from `low` lets one step release many records: each costs flushes.
+    /// Like `high`, while no request is in flight. It is well above `low` so that one step releases many records, because each
+    /// release needs flushes.
     pub idle: u32,
     pub run: u64,
     pub depth: usize,
@@ -63,7 +64,7 @@ pub(super) struct Shape {
 const ALIGN: u64 = 4096;
 
 impl NvmBufferSettings {
-    /// Checks everything against the disks below.
+    /// Checks all settings against the disks below.
     pub(super) fn shape(&self, layer: &str, below: &Below) -> Result<Shape> {
         let mut faults = Vec::new();
         let mut need = |good: bool, fault: String| {
@@ -80,7 +81,7 @@ impl NvmBufferSettings {
         let disk = if second_device { below.second.unwrap_or(u64::MAX) } else { below.main };
         let whole = Size(disk.saturating_mul(512) / ALIGN * ALIGN);
         let size = self.size.unwrap_or(if second_device { whole } else { Size::mb(16) });
-        // All of a second device that is missing has no size to judge.
+        // If the second device is missing, the size of the whole device is unknown and cannot be checked.
         let is_known = self.size.is_some() || !second_device || below.second.is_some();
         need(
             !is_known || size.0.is_multiple_of(ALIGN) && size.0 < 1 << 40,
@@ -91,7 +92,7 @@ impl NvmBufferSettings {
             longest.0 > 0 && longest.0.is_multiple_of(512),
             format!("`longest` is {longest}; it must be a multiple of 512 bytes"),
         );
-        // Room for two of the longest records whatever is left at the end of the ring, and the heads.
+        // Room for two of the longest records, whatever is lost at the end of the ring, and for the headers.
         let least = Size(longest.0.saturating_add(512).saturating_mul(4).saturating_add(4 * ALIGN));
         need(
             size >= least,

@@ -1,8 +1,10 @@
-//! Write-back: what the oldest records hold goes home in the order of addresses, with its neighbours; then the records are released.
+//! Write-back: writes the data of the oldest records to the device in the order of addresses, together with adjacent data; then
+//! releases the records.
 //!
-//! A record is released in this order: its data is at home or replaced; every request of then is complete, so that none writes at its place
-//! or past the buffer any more; both disks are flushed; a head says so and is durable; every request of then, which may read at its place, is
-//! complete. Only then is its room used again.
+//! A record is released in this order: its data is on the device or was replaced; every request that was in flight then is
+//! complete, so that none still writes at its place or bypasses the buffer; both disks are flushed; a header of the buffer states
+//! the release and is durable; every request that was in flight then, which may read at its place, is complete. Only after that is
+//! its room reused.
 
 use emmclab_base::Op;
 
@@ -13,18 +15,18 @@ use crate::interval_map::Extent;
 use crate::layer::Background;
 use crate::plan::{Memory, Plan};
 
-/// The treatment of records before a sequence number.
+/// Progress of the release of all records before a sequence number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Phase {
     #[default]
     Idle,
-    /// Their data goes home.
+    /// Their data is being written to the device.
     Clean,
-    /// All is at home; requests up to this number have to be complete.
+    /// All of it is on the device; requests up to this number must complete.
     Settle(u64),
-    /// The head is in progress.
+    /// The header of the buffer is being written.
     Release,
-    /// They are released; requests up to this number, once it is known, may still read them.
+    /// They are released; requests up to this number (`None` = not determined yet) may still read them.
     Leave(Option<u64>),
 }
 
@@ -32,37 +34,37 @@ enum Phase {
 #[derive(Clone, Debug, Default)]
 pub(super) struct WriteBack {
     phase: Phase,
-    /// The records with lower sequence numbers.
+    /// Records with lower sequence numbers are being released.
     until: u64,
-    /// Where the next run is looked for first.
+    /// The address at which the search for the next run starts.
     cursor: u64,
-    /// The runs in progress: first sector and end; and where their data lies in the buffer.
+    /// The runs in progress: first sector and end; and the places of their data in the buffer.
     runs: Vec<(u64, u64)>,
     copied: Vec<Extent>,
-    /// Records before this one are to be released, however full the buffer is.
+    /// Records before this one must be released, however little of the buffer is in use.
     empty_before: u64,
-    /// A request waits for room.
+    /// Whether a request waits for room.
     pressed: bool,
     draining: bool,
 }
 
 impl WriteBack {
-    /// Whether it is writing between two sectors of the device.
+    /// Whether a run between these two sectors of the device is being written.
     pub fn writes(&self, sector: u64, end: u64) -> bool {
         self.runs.iter().any(|(first, last)| *first < end && sector < *last)
     }
 
-    /// A request waits for room.
+    /// Notes that a request waits for room.
     pub fn press(&mut self) {
         self.pressed = true;
     }
 
-    /// Records before a sequence number are released as soon as may be.
+    /// Makes the records before a sequence number be released as soon as possible.
     pub fn empty_before(&mut self, sequence: u64) {
         self.empty_before = sequence;
     }
 
-    /// Everything is written back until nothing is kept.
+    /// Writes back everything until no record is kept.
     pub fn drain(&mut self) {
         self.draining = true;
     }
@@ -71,9 +73,9 @@ impl WriteBack {
 /// The next work of the write-back.
 enum Wanted {
     Nothing,
-    /// Only while no request is in flight.
+    /// Work that runs only while no request is in flight.
     WhenIdle,
-    /// Release the records before a sequence number.
+    /// Releases the records before a sequence number.
     Before(u64),
 }
 
@@ -142,7 +144,7 @@ impl NvmBuffer {
         }
     }
 
-    /// The step is done.
+    /// Called when a step is complete.
     pub(super) fn step_done(&mut self) {
         let Self { write_back, dirty, logged, shape, ring, .. } = self;
         if write_back.phase == Phase::Release {
@@ -153,13 +155,14 @@ impl NvmBuffer {
         }
         write_back.runs.clear();
         for copy in write_back.copied.drain(..) {
-            // What was written to the buffer meanwhile lies elsewhere in it.
+            // Data that was written to the buffer in the meantime has another place in it.
             let offset = |extent: &Extent| i128::from(extent.place) - i128::from(extent.sector);
             dirty.remove(copy.sector, copy.end(), |run| offset(run) == offset(&copy));
         }
     }
 
-    /// Chooses the next runs after the cursor, which goes round; whether data had to be passed over, since requests in flight change it.
+    /// Chooses the next runs after the cursor, which wraps around; returns whether data was skipped because requests in flight
+    /// change it.
     fn choose_runs(&mut self, in_flight: &InFlight) -> bool {
         let Self { write_back, dirty, shape, ring, .. } = self;
         let oldest = ring.before(write_back.until);
@@ -197,7 +200,7 @@ impl NvmBuffer {
         is_blocked
     }
 
-    /// Plans to write the runs home.
+    /// Plans to write the runs to the device.
     fn copy_runs(&mut self, plan: &mut Plan) {
         let Self { write_back, dirty, shape, counters, .. } = self;
         let mut offsets = Vec::with_capacity(write_back.runs.len());
@@ -219,7 +222,8 @@ impl NvmBuffer {
         }
     }
 
-    /// Plans the head that releases records, once what was written home is durable, and so are the records that replace others.
+    /// Plans the header that releases records, after the data that was written back, and the records that replace others, are
+    /// durable.
     fn write_head(&mut self, plan: &mut Plan) {
         plan.bare(0, Op::Flush, 0, 0);
         if self.shape.area.disk != 0 {
@@ -233,7 +237,7 @@ impl NvmBuffer {
         self.counters.releases += 1;
     }
 
-    /// Plans the head with the present number.
+    /// Plans to write the header of the buffer with the current number.
     pub(super) fn plan_head(&self, oldest: u64, plan: &mut Plan) {
         let area = self.shape.area;
         let place = place_of_head(self.head_number);
@@ -244,7 +248,7 @@ impl NvmBuffer {
     }
 }
 
-/// Heads take turns, so that one that is cut off leaves the one before whole.
+/// Place of a header of the buffer. Two places are used in turn, so that a torn write leaves the previous header intact.
 pub(super) fn place_of_head(number: u64) -> u32 {
     (number % 2) as u32 * 8
 }
