@@ -1,27 +1,28 @@
-//! The seam to whatever holds the bytes: a file, a slice, a crash state, another view.
+//! The interface to the bytes of a disk: a file, a slice, a crash state, or another view.
 
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom};
 use std::os::unix::fs::FileExt;
 
-/// Bytes of a disk, read at any offset; never written.
+/// The bytes of a disk, which can be read at any offset and are never written.
 pub trait Blocks {
     /// The size in bytes.
     ///
     /// # Errors
     ///
-    /// Where the operating system cannot tell.
+    /// If the operating system cannot determine it.
     fn size(&self) -> io::Result<u64>;
 
-    /// Fills `buffer` from `offset` on, both in bytes.
+    /// Fills `buffer` from byte `offset` on.
     ///
     /// # Errors
     ///
-    /// Where the range goes past the end, or the read fails.
+    /// If the range exceeds the disk, or the read fails.
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()>;
 
-    /// A name for what stands in the `length` bytes at `offset`: equal names promise equal bytes, in every disk that one
-    /// [`crate::Recovery`] sees. Blocks with a name are checksummed once.
+    /// Identifies the contents of the `length` bytes at `offset`. Equal values mean equal bytes, on every disk that is passed to
+    /// the same [`crate::Recovery`]. The checksums of identified blocks are computed only once. `None` if the contents are not
+    /// identified.
     fn content(&self, offset: u64, length: usize) -> Option<u64> {
         let _ = (offset, length);
         None
@@ -46,7 +47,7 @@ impl<T: Blocks + ?Sized> Blocks for &T {
 impl Blocks for File {
     fn size(&self) -> io::Result<u64> {
         let about = self.metadata()?;
-        // The metadata of a device says 0. Reads are positioned, so the cursor is free to move.
+        // The metadata of a device gives a size of 0. Reads have explicit offsets, so the cursor may be moved.
         if about.is_file() {
             Ok(about.len())
         } else {

@@ -1,5 +1,5 @@
-//! Fields of structures. A field past the end reads as zero: fixed structures are read whole, and code that walks a
-//! variable one checks its bounds.
+//! Reads fields of structures. A field beyond the end reads as zero: structures of fixed size are always read whole, and code for
+//! structures of variable size checks their bounds.
 
 fn field<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
     bytes.get(at..).and_then(|rest| rest.first_chunk()).copied().unwrap_or([0; N])
@@ -29,7 +29,7 @@ pub(crate) fn uuid(bytes: &[u8], at: usize) -> [u8; 16] {
     field(bytes, at)
 }
 
-/// A number whose halves stand apart.
+/// Joins the two halves of a number that are stored apart.
 pub(crate) fn wide(high: impl Into<u64>, low: u32) -> u64 {
     high.into() << 32 | u64::from(low)
 }

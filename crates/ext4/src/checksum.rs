@@ -1,21 +1,22 @@
-//! The checksums of ext4 and JBD2. CRC32C stands here as ext4 uses it: without inversion at either end, so that a state is
-//! passed on from part to part (seed, number, block).
+//! The checksums of ext4 and JBD2. CRC32C is used as in ext4, without inversion at either end, so that a state can be passed on
+//! from part to part (seed, number, block).
 
 use crc::{CRC_16_MODBUS, CRC_32_MPEG_2, Crc, Table};
 
-/// CRC32C of `bytes` from `state` on. Seeds start at `!0`.
+/// CRC32C of `bytes`, continued from `state`. Seeds start at `!0`.
 pub(crate) fn crc32c(state: u32, bytes: &[u8]) -> u32 {
     !crc32c::crc32c_append(!state, bytes)
 }
 
-/// The checksum of group descriptors before `metadata_csum`: CRC-16 of 0x8005, reflected, from `!0` on.
+/// The checksum of group descriptors before `metadata_csum`: CRC-16 with polynomial 0x8005, reflected, initial value `!0`.
 pub(crate) static CRC16: Crc<u16> = Crc::<u16>::new(&CRC_16_MODBUS);
 
-/// The checksum of journals with `COMPAT_CHECKSUM`: CRC-32 of 0x04c11db7, not reflected, from `!0` on.
+/// The checksum of journals with `COMPAT_CHECKSUM`: CRC-32 with polynomial 0x04c11db7, not reflected, initial value `!0`.
 pub(crate) static CRC32_BE: Crc<u32, Table<16>> = Crc::<u32, Table<16>>::new(&CRC_32_MPEG_2);
 
-/// The CRC32C state after a number of zero bytes. CRCs are linear: the checksum of a block from any state on is that
-/// of the block from 0 on, exclusive or the shifted state. So a block is read once, whatever stands before it.
+/// Computes the CRC32C state after a number of zero bytes. CRCs are linear: the checksum of a block from any state is the exclusive
+/// or of its checksum from state 0 and of that state shifted over the block. A block is therefore read only once, whatever precedes
+/// it.
 pub(crate) struct Shift {
     bytes: usize,
     tables: [[u32; 256]; 4],
@@ -34,12 +35,12 @@ impl Shift {
         Self { bytes, tables }
     }
 
-    /// For blocks of how many bytes.
+    /// The size of the blocks, in bytes.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// The state after as many zeros.
+    /// Returns the state after a block of zeros.
     pub fn over_zeros(&self, state: u32) -> u32 {
         let each = state.to_le_bytes();
         self.tables.iter().zip(each).fold(0, |all, (table, byte)| all ^ table[usize::from(byte)])

@@ -7,7 +7,7 @@ use emmclab_base::{Error, Kind, Result};
 
 use crate::blocks::Blocks;
 
-/// A structure on disk, as an error names it.
+/// A structure on disk, as it is named in an error.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Structure {
     Superblock,
@@ -52,17 +52,17 @@ impl fmt::Display for Structure {
 }
 
 impl Structure {
-    /// The value at byte `offset` is impossible.
+    /// An error: the value at byte `offset` is impossible.
     pub fn fault(self, offset: u64, problem: impl Into<String>) -> Error {
         Error::new(Kind::Value, problem).in_field(&self.to_string()).at_offset(offset)
     }
 
-    /// The value at byte `offset` may be right, but is not supported here.
+    /// An error: the value at byte `offset` may be valid, but is not supported here.
     pub fn unsupported(self, offset: u64, problem: impl Into<String>) -> Error {
         Error::new(Kind::Unsupported, problem).in_field(&self.to_string()).at_offset(offset)
     }
 
-    /// The checksum of what stands at byte `offset` differs.
+    /// An error: the checksum of the structure at byte `offset` is wrong.
     pub fn bad_checksum(self, offset: u64, stored: u32, computed: u32) -> Error {
         self.fault(offset, format!("checksum {stored:#010x} is stored, {computed:#010x} computed"))
     }

@@ -1,4 +1,4 @@
-//! The superblock: sizes, features, and where descriptors stand.
+//! The superblock: sizes, features, and the locations of the group descriptors.
 //!
 //! Source: Linux `Documentation/filesystems/ext4/super.rst`; checks of `fs/ext4/super.c`.
 
@@ -10,7 +10,7 @@ use crate::bytes::{le16, le32, uuid, wide};
 use crate::checksum::crc32c;
 use crate::structure::Structure;
 
-/// Where the superblock stands, in bytes; its length.
+/// Offset of the superblock on the disk in bytes, and its length.
 pub(crate) const OFFSET: u64 = 1024;
 pub(crate) const BYTES: usize = 1024;
 
@@ -30,32 +30,32 @@ bitflags! {
         const _ = !0;
     }
 
-    /// Features that a reader has to understand.
+    /// Features that a reader must support.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct Incompat: u32 {
-        /// Directory entries name the type of the file.
+        /// Directory entries store the type of the file.
         const FILETYPE = 2;
-        /// The journal has to be replayed.
+        /// The journal must be replayed.
         const RECOVER = 4;
-        /// The device holds a journal, and no files.
+        /// The device holds a journal and no files.
         const JOURNAL_DEV = 8;
-        /// Descriptors stand in the groups that they describe.
+        /// Descriptors are stored in the groups that they describe.
         const META_BG = 0x10;
         /// Files may be mapped by extents.
         const EXTENTS = 0x40;
-        /// Block numbers of 64 bits.
+        /// Block numbers have 64 bits.
         const WIDE = 0x80;
         /// Multiple mount protection.
         const MMP = 0x100;
-        /// Metadata of several groups stands together.
+        /// Metadata of several groups is stored together.
         const FLEX_BG = 0x200;
-        /// Extended attributes in inodes of their own.
+        /// Extended attributes may be stored in separate inodes.
         const EA_INODE = 0x400;
-        /// The seed of checksums stands in the superblock.
+        /// The seed of checksums is stored in the superblock.
         const CSUM_SEED = 0x2000;
-        /// Directories over 2 GB, or of three levels.
+        /// Directories may be over 2 GB, or have hash trees of three levels.
         const LARGEDIR = 0x4000;
-        /// Small files inside the inode.
+        /// Small files may be stored in the inode.
         const INLINE_DATA = 0x8000;
         /// Files may be encrypted.
         const ENCRYPT = 0x1_0000;
@@ -63,14 +63,14 @@ bitflags! {
         const CASEFOLD = 0x2_0000;
     }
 
-    /// Features that a reader may ignore, and a writer may not.
+    /// Features that a reader may ignore, but a writer must support.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct RoCompat: u32 {
         /// Backups of the superblock in few groups.
         const SPARSE_SUPER = 1;
         /// Checksums of group descriptors (CRC-16).
         const GDT_CSUM = 0x10;
-        /// Bits of the block bitmap stand for clusters of blocks.
+        /// A bit of the block bitmap represents a cluster of blocks.
         const BIGALLOC = 0x200;
         /// Checksums of all metadata (CRC32C).
         const METADATA_CSUM = 0x400;
@@ -82,49 +82,49 @@ bitflags! {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Superblock {
-    /// Bytes of a block: 1,024 to 65,536.
+    /// Size of a block in bytes: 1,024 to 65,536.
     pub block_size: u32,
-    /// Blocks of the file system.
+    /// Number of blocks of the file system.
     pub blocks: u64,
     /// The first block of group 0: 1 with blocks of 1,024 bytes and no clusters, else 0.
     pub first_block: u32,
-    /// Blocks in a group.
+    /// Number of blocks in a group.
     pub blocks_per_group: u32,
-    /// Blocks in a cluster; 1 without `BIGALLOC`.
+    /// Number of blocks in a cluster; 1 without `BIGALLOC`.
     pub blocks_per_cluster: u32,
-    /// Inodes of the file system.
+    /// Number of inodes of the file system.
     pub inodes: u32,
-    /// Inodes in a group.
+    /// Number of inodes in a group.
     pub inodes_per_group: u32,
-    /// Bytes of an inode.
+    /// Size of an inode in bytes.
     pub inode_size: u16,
-    /// Bytes of a group descriptor.
+    /// Size of a group descriptor in bytes.
     pub descriptor_size: u16,
     /// Features that a reader may ignore.
     pub compat: Compat,
-    /// Features that a reader has to understand.
+    /// Features that a reader must support.
     pub incompat: Incompat,
-    /// Features that a reader may ignore, and a writer may not.
+    /// Features that a reader may ignore, but a writer must support.
     pub ro_compat: RoCompat,
-    /// The file system's name.
+    /// UUID of the file system.
     pub uuid: [u8; 16],
-    /// The name of an external journal; zeros with an internal one.
+    /// UUID of an external journal; zeros with an internal one.
     pub journal_uuid: [u8; 16],
     /// The inode of an internal journal, usually 8; 0 with an external one.
     pub journal_inode: u32,
-    /// Blocks of the disk that it was read from: no fewer than `blocks`.
+    /// Number of blocks of the disk from which it was read: at least `blocks`.
     pub(crate) disk_blocks: u64,
     pub(crate) seed: u32,
-    /// The first inode that is not the file system's own.
+    /// The first inode that is not reserved for the file system.
     pub first_inode: u32,
-    /// The first table block of descriptors that stands in the groups that it describes.
+    /// The first block of descriptors that is stored in the groups that it describes.
     pub(crate) first_meta_group: u32,
-    /// Blocks behind the descriptors, kept for those of groups to come.
+    /// Number of blocks after the descriptors that are reserved for descriptors of future groups.
     pub(crate) spare_descriptor_blocks: u32,
     backup_groups: [u32; 2],
 }
 
-/// Has the bytes of a superblock no longer ask for a replay of the journal, with the checksum that belongs to that.
+/// Clears the flag in a superblock that asks for a replay of the journal, and updates the checksum.
 pub(crate) fn clear_recover(bytes: &mut [u8; BYTES]) {
     let features = le32(bytes, 0x60) & !Incompat::RECOVER.bits();
     bytes[0x60..0x64].copy_from_slice(&features.to_le_bytes());
@@ -139,7 +139,7 @@ impl Superblock {
     ///
     /// # Errors
     ///
-    /// A bad magic number, checksum or size; features that are not understood, by name.
+    /// A bad magic number, checksum or size; unsupported features, which are named.
     pub fn read(disk: &(impl Blocks + ?Sized)) -> Result<Self> {
         let mut bytes = [0; BYTES];
         Structure::Superblock.read(disk, OFFSET, &mut bytes)?;
@@ -156,7 +156,7 @@ impl Superblock {
         Ok(out)
     }
 
-    /// Fields that a file system and a journal device share.
+    /// Parses the fields that a file system and a journal device share.
     pub(crate) fn parse(bytes: &[u8], structure: Structure, offset: u64) -> Result<Self> {
         let fault = |at: u64, problem: String| Err(structure.fault(offset + at, problem));
         let magic = le16(bytes, 0x38);
@@ -225,7 +225,7 @@ impl Superblock {
         })
     }
 
-    /// Checks what the places of metadata follow from, on a disk of `size` bytes.
+    /// Checks the fields that determine the locations of metadata, on a disk of `size` bytes.
     pub(crate) fn check_groups(&self, size: u64) -> Result<()> {
         let fault = |at: u64, problem: String| Err(Structure::Superblock.fault(OFFSET + at, problem));
         let bits = 8 * self.block_size;
@@ -258,23 +258,23 @@ impl Superblock {
         Ok(())
     }
 
-    /// Block groups.
+    /// Number of block groups.
     pub fn groups(&self) -> u64 {
         (self.blocks - u64::from(self.first_block)).div_ceil(u64::from(self.blocks_per_group))
     }
 
-    /// Whether metadata carries CRC32C checksums.
+    /// Whether metadata has CRC32C checksums.
     pub fn has_checksums(&self) -> bool {
         self.ro_compat.contains(RoCompat::METADATA_CSUM)
     }
 
-    /// Where the descriptor of a group stands, in bytes.
+    /// The location of a group's descriptor, in bytes.
     pub(crate) fn descriptor_offset(&self, group: u32) -> u64 {
         let each = self.block_size / u32::from(self.descriptor_size);
         let (table_block, place) = (group / each, group % each);
         let block = if self.incompat.contains(Incompat::META_BG) && table_block >= self.first_meta_group {
             let first = table_block * each;
-            // With clusters, blocks of 1,024 bytes are counted from 0: the superblock is then the second.
+            // With clusters, blocks of 1,024 bytes are counted from 0; the superblock is then in the second block.
             let boot = self.block_size == 1024 && table_block == 0 && self.first_block == 0;
             self.group_start(first) + u64::from(self.has_superblock(first)) + u64::from(boot)
         } else {
@@ -288,7 +288,7 @@ impl Superblock {
         u64::from(self.first_block) + u64::from(group) * u64::from(self.blocks_per_group)
     }
 
-    /// Whether a group begins with a superblock: the first or a copy.
+    /// Whether a group starts with a superblock: the primary one or a copy.
     pub(crate) fn has_superblock(&self, group: u32) -> bool {
         let power_of = |base: u32| {
             let mut rest = group;
@@ -309,7 +309,7 @@ impl Superblock {
     }
 }
 
-/// Unknown features, by name where they have one.
+/// Lists unsupported features, by name if they have one.
 fn named(bits: u32) -> String {
     let known = [(1, "compression"), (0x1000, "dirdata")];
     let names = known.iter().filter(|(bit, _)| bits & bit != 0).map(|(_, name)| (*name).to_owned());

@@ -1,4 +1,4 @@
-//! Facts that an annotator reads from a disk.
+//! Initialises an annotator from the contents of a disk.
 
 use emmclab_base::{Kind as ErrorKind, Result, Role};
 
@@ -13,12 +13,12 @@ use crate::structure::Structure;
 use crate::superblock::{BYTES, Compat, Incompat, OFFSET, Superblock};
 
 impl Annotator {
-    /// Forgets all, and learns the file system that is on a disk; a disk without one is no error. Reads the group descriptors, the
-    /// inodes in use, and the journal if it has to be replayed.
+    /// Forgets everything and reads the file system that is on a disk; a disk without one is not an error. Reads the group
+    /// descriptors, the inodes in use, and the journal if it must be replayed.
     ///
     /// # Errors
     ///
-    /// Where the disk cannot be read. What is damaged there is not followed, as [`Self::status`] says.
+    /// If the disk cannot be read. Damaged structures are not an error: they are not followed, and [`Self::status`] reports them.
     pub fn attach(&mut self, disk: &dyn Blocks) -> Result<()> {
         let mut recovery = Recovery::new();
         match recovery.replay(disk) {
@@ -35,11 +35,11 @@ impl Annotator {
         }
     }
 
-    /// As [`Self::attach`], where the journal lies on a device of its own: its writes go to [`Self::write_journal`].
+    /// Like [`Self::attach`], for a journal on a separate device; writes to that device are passed to [`Self::write_journal`].
     ///
     /// # Errors
     ///
-    /// Where a device cannot be read, or `journal` is not the journal of this file system.
+    /// If a device cannot be read, or `journal` is not the journal of this file system.
     pub fn attach_external(&mut self, disk: &dyn Blocks, journal: &dyn Blocks) -> Result<()> {
         let mut recovery = Recovery::new();
         let end = match recovery.replay_external(disk, journal) {
@@ -61,7 +61,7 @@ impl Annotator {
         self.read_log(journal, &location, end)
     }
 
-    /// Learns what lies on a disk whose journal was replayed, as far as that can be done.
+    /// Reads the layout of a file system after the replay of its journal, as far as possible.
     fn learn_disk(&mut self, disk: &dyn Blocks) -> Result<()> {
         *self = Self::new();
         if disk.size().is_ok_and(|size| size < OFFSET + BYTES as u64) {
@@ -97,7 +97,7 @@ impl Annotator {
         Ok(())
     }
 
-    /// Finds the journal inside a file system that is known, and what lies in its log up to transaction `end`.
+    /// Locates the journal inside a known file system, and reads its log up to transaction `end`.
     fn learn_journal(&mut self, disk: &dyn Blocks, end: Option<u32>) -> Result<()> {
         let Some(layout) = &mut self.layout else { return Ok(()) };
         layout.take_journal_moved();
@@ -126,7 +126,8 @@ impl Annotator {
         }
     }
 
-    /// Takes the log of an earlier run up to transaction `end`: those are the copies that a replay writes home.
+    /// Reads the log that is still to be replayed, up to transaction `end`: these are the copies that a replay writes to their home
+    /// blocks.
     fn read_log(&mut self, disk: &dyn Blocks, location: &Location, end: Option<u32>) -> Result<()> {
         let superblock = match location.superblock(disk) {
             Ok(superblock) => superblock,
@@ -159,9 +160,9 @@ impl Annotator {
     }
 }
 
-/// Learns from the inodes of a group that are in use.
+/// Reads the layout from the inodes of a group that are in use.
 fn learn_inodes<B: Blocks>(layout: &mut Layout, filesystem: &Filesystem<B>, group: &Group) -> Result<()> {
-    // A damaged bitmap says nothing: then all inodes are read.
+    // If the bitmap is damaged, all inodes are read.
     let used = match filesystem.inode_bitmap(group) {
         Ok(None) => return Ok(()),
         used => used.ok().flatten(),

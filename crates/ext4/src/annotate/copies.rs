@@ -1,4 +1,4 @@
-//! The last logged copy of each home block: digests of its sectors as they lie in the journal, and the transaction.
+//! The last logged copy of each home block: its transaction, and digests of its sectors as they are stored in the journal.
 
 use emmclab_base::{SECTOR_BYTES, SectorSet};
 use rustc_hash::FxHashMap;
@@ -7,33 +7,33 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::journal::JOURNAL_MAGIC;
 
 const SECTOR: usize = SECTOR_BYTES as usize;
-/// Digests that are kept at most: 64 MiB, enough for the copies of 1,048,576 blocks of 4 KB.
+/// Most digests that are kept: 64 MiB, enough for the copies of 1,048,576 blocks of 4 KB.
 const MOST_DIGESTS: usize = 1 << 23;
 
 /// A copy, without its digests.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Copy {
-    /// The block that was logged; of a copy whose home is not known yet, [`early`].
+    /// The block that was logged; for a copy whose home is not known yet, the value of [`early`].
     key: u64,
-    /// The transaction that logged it last; of a copy whose home is not known yet, a stamp.
+    /// The last transaction that logged the block; for a copy whose home is not known yet, a placeholder.
     pub transaction: u32,
-    /// Zeros stand in it for the journal's magic number.
+    /// Whether the copy has zeros in place of the journal's magic number.
     escaped: bool,
-    /// Whether what it leads to is known.
+    /// Whether the locations that the block refers to are known.
     pub learned: bool,
 }
 
-/// Copies by home block. Memory for a block of 4 KB: 64 bytes of digests, 16 of the copy, and 20 to 39 in the index; 45 more for its
-/// place, where no neighbour is metadata. Beyond [`MOST_DIGESTS`] the oldest copy goes.
+/// Copies by home block. A block of 4 KB needs 64 bytes for digests, 16 for the copy, 20 to 39 in the index, and 45 more for its
+/// place if no neighbouring block is metadata. Beyond [`MOST_DIGESTS`], the oldest copy is dropped.
 #[derive(Default)]
 pub(super) struct Copies {
     index: FxHashMap<u64, u32>,
     slots: Vec<Copy>,
     digests: Vec<u64>,
     free: Vec<u32>,
-    /// Sectors of a block.
+    /// Number of sectors in a block.
     sectors: usize,
-    /// The copy that goes next where there are too many.
+    /// The copy that is dropped next if there are too many.
     oldest: usize,
 }
 
@@ -42,16 +42,16 @@ pub(super) fn early(block: u32) -> u64 {
     1 << 63 | u64::from(block)
 }
 
-/// The effect of a logged block on the copies.
+/// The effect on the copies when a block is logged.
 pub(super) struct Updated {
-    /// The sectors that differ from the copy before; `None` if there was none.
+    /// The sectors that differ from the previous copy; `None` if there was none.
     pub changed: Option<SectorSet>,
-    /// A home block whose copy had to go.
+    /// A home block whose copy was dropped to make room.
     pub dropped: Option<u64>,
 }
 
 impl Copies {
-    /// Forgets all, for blocks of this many sectors.
+    /// Forgets everything; blocks have this many sectors from now on.
     pub fn reset(&mut self, sectors: usize) {
         *self = Self { sectors, ..Self::default() };
     }
@@ -60,8 +60,8 @@ impl Copies {
         self.index.get(&key).map(|at| &self.slots[*at as usize])
     }
 
-    /// Which of the sectors from `within` on, whose bytes are given, differ from the copy; the lowest bit is that of `within`.
-    /// The bytes are those of a home block where `at_home` says so.
+    /// Compares sectors of a block, from sector `within` on, with its copy. Returns the sectors that differ, the lowest bit for
+    /// sector `within`, and the copy. `at_home` states that the bytes were written to the home block, and not to the journal.
     pub fn compare(
         &self,
         key: u64,
@@ -84,7 +84,7 @@ impl Copies {
         Some((SectorSet(changed), copy))
     }
 
-    /// A block is logged, whole.
+    /// Replaces the copy of a block, or adds one, when the whole block is logged.
     pub fn update(
         &mut self,
         key: u64,
@@ -109,7 +109,7 @@ impl Copies {
         Updated { changed: Some(changed), dropped }
     }
 
-    /// The home of a copy became known.
+    /// Called when the home of a copy becomes known.
     pub fn claim(&mut self, from: u64, home: u64, transaction: u32, escaped: bool) {
         self.remove(home);
         if let Some(at) = self.index.remove(&from) {
@@ -118,7 +118,7 @@ impl Copies {
         }
     }
 
-    /// Marks the targets of a home block as known.
+    /// Notes that the locations to which a home block refers are known.
     pub fn set_learned(&mut self, home: u64) {
         if let Some(at) = self.index.get(&home) {
             self.slots[*at as usize].learned = true;
@@ -131,7 +131,7 @@ impl Copies {
         }
     }
 
-    /// Compares digests with those of a copy and puts them there.
+    /// Stores the digests of a copy; returns the sectors whose digests changed.
     fn write(&mut self, at: usize, bytes: &[u8]) -> SectorSet {
         let mut changed = 0;
         let known = &mut self.digests[at * self.sectors..(at + 1) * self.sectors];
@@ -143,7 +143,7 @@ impl Copies {
         SectorSet(changed)
     }
 
-    /// Room for another copy, and the home block that had it before.
+    /// Allocates a slot for a copy; returns it with the home block whose copy was dropped for it, if any.
     fn insert(&mut self, key: u64) -> Option<(usize, Option<u64>)> {
         if self.sectors == 0 {
             return None;
@@ -168,7 +168,8 @@ impl Copies {
     }
 }
 
-/// The digest of the first sector of a home block as the journal would hold it, and whether it would be escaped.
+/// Returns the digest of the first sector of a home block in the form that the journal would hold, and whether the journal would
+/// escape it.
 fn escaped_digest(sector: &[u8]) -> (u64, bool) {
     match sector.first_chunk::<SECTOR>() {
         Some(whole) if whole[..4] == JOURNAL_MAGIC.to_be_bytes() => {

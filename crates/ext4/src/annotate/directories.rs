@@ -7,15 +7,15 @@ use crate::files::{
     EXTENT_BYTES, EXTENT_MAGIC, FileKind, InodeFlags, MAP_AT, MAP_BYTES, extent_length, record_length,
 };
 
-/// Extents, or blocks without levels of indirection, that an inode holds: 4 and 12.
+/// Most runs of blocks in an inode: 4 extents, or 12 direct blocks.
 const MOST_RUNS: usize = 12;
 
-/// The blocks of a directory that its inode names itself, as runs of first block and block after the last.
+/// The blocks of a directory to which its inode refers directly, as runs: first block, and block after the last.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Runs {
     blocks: [(u64, u64); MOST_RUNS],
     count: usize,
-    /// Whether further blocks of the disk name more of them.
+    /// Whether other blocks of the disk refer to further blocks of the directory.
     pub is_deep: bool,
 }
 
@@ -32,7 +32,7 @@ impl Runs {
     }
 }
 
-/// The blocks of the directory of an inode; `None` if it is none, or was deleted.
+/// Returns the blocks of the directory of an inode; `None` if the inode is not a directory, or was deleted.
 pub(super) fn runs_of(inode: &[u8]) -> Option<Runs> {
     let links = le16(inode, 0x1A);
     if FileKind::of_mode(le16(inode, 0)) != FileKind::Directory || links == 0 {
@@ -66,14 +66,15 @@ pub(super) fn runs_of(inode: &[u8]) -> Option<Runs> {
     Some(out)
 }
 
-/// Whether a block is one of a directory: entries from end to end, of which one at least has a name or fills the block.
+/// Whether a block belongs to a directory: it consists of entries without gaps, and at least one of them has a name or fills the
+/// block.
 pub(super) fn is_directory(block: &[u8], has_types: bool) -> bool {
     let mut at = 0;
     let mut named = false;
     while at < block.len() {
         let rest = &block[at..];
         let stored = le16(rest, 4);
-        // Linux reads 0 as the whole of a block of 64 KB, and writes 0xFFFF.
+        // Linux reads a length of 0 as a whole block of 64 KB, but writes 0xFFFF.
         let length = if stored == 0 { 0 } else { record_length(stored, block.len() as u32) };
         let name =
             if has_types { usize::from(rest.get(6).copied().unwrap_or(0)) } else { le16(rest, 6).into() };
@@ -81,14 +82,14 @@ pub(super) fn is_directory(block: &[u8], has_types: bool) -> bool {
             return false;
         }
         if le32(rest, 0) != 0 {
-            // No name has a zero or a slash in it; `.` and `..` are names here.
+            // A name contains neither a zero byte nor a slash; `.` and `..` count as names here.
             let name = &rest[8..8 + name];
             if name.is_empty() || name.iter().any(|byte| matches!(byte, 0 | b'/')) {
                 return false;
             }
             named = true;
         } else if at == 0 && length + 12 >= block.len() {
-            // Empty, or a node of the hash tree.
+            // An empty block, or a node of the hash tree.
             named = true;
         }
         at += length;

@@ -1,10 +1,10 @@
-//! The blocks of the log as they are written, and what of the home blocks lies in it.
+//! Follows the journal as it is written, and keeps what it holds of the home blocks.
 //!
-//! Nothing tells a logged block from another but the descriptor before it. The kernel (`fs/jbd2/commit.c`) submits a descriptor, then
-//! its logged blocks, and waits for all of them before the commit block, unless the journal has `ASYNC_COMMIT`; one transaction
-//! at a time is on its way. A scheduler or a device may still take them in another order, most likely where the log wraps. A
-//! block that begins with the magic number is never a logged one (those are escaped), and a logged block whose descriptor was
-//! not seen is kept as a copy without a home until the descriptor of this transaction or the next claims it.
+//! A logged block can be recognised only by the descriptor before it. The kernel (`fs/jbd2/commit.c`) submits a descriptor, then
+//! its logged blocks, and waits for all of them before it submits the commit block, unless the journal has `ASYNC_COMMIT`. Only one
+//! transaction is written at a time. A scheduler or a device may still reorder these writes, most likely where the log wraps. A
+//! block that starts with the magic number is never a logged block, because these are escaped. A logged block whose descriptor was
+//! not seen is kept as a copy without a home until the descriptor of this transaction or of the next one refers to it.
 
 use emmclab_base::{BlockNote, Error, Role, SECTOR_BYTES, SectorSet};
 use rustc_hash::FxHashMap;
@@ -19,14 +19,14 @@ use crate::journal::{
 };
 use crate::structure::Structure;
 
-/// Bytes of the journal's superblock.
+/// Bytes of the journal's superblock that are used.
 const SUPERBLOCK_BYTES: usize = 1024;
 const SECTOR: usize = SECTOR_BYTES as usize;
 
-/// A logged block that a descriptor names.
+/// A logged block to which a descriptor refers.
 #[derive(Clone, Copy)]
 struct Expected {
-    /// Where it belongs, as a block; `None` outside of the file system.
+    /// Its home, as a block; `None` outside of the file system.
     home: Option<u64>,
     transaction: u32,
     escaped: bool,
@@ -38,32 +38,32 @@ struct Log {
     format: LogFormat,
 }
 
-/// A journal as a stream of writes.
+/// The journal, as a stream of writes.
 #[derive(Default)]
 pub(super) struct Journal {
     log: Option<Log>,
-    /// Why the superblock cannot be used.
+    /// The reason why the superblock cannot be used.
     fault: Option<Error>,
     /// The block that holds the superblock.
     superblock_block: u32,
     block_bytes: usize,
     copies: Copies,
     parts: Parts,
-    /// Logged blocks to come, by their block in the journal.
+    /// Logged blocks that descriptors have announced, by their block in the journal.
     expected: FxHashMap<u32, Expected>,
-    /// Copies without a home, by their block in the journal, each with the count of commits when it came.
+    /// Copies without a home, by their block in the journal; each with the number of commits when it was written.
     early: FxHashMap<u32, u32>,
     commits: u32,
 }
 
 impl Journal {
-    /// Forgets all, for a journal with such blocks.
+    /// Forgets everything; the journal has blocks of this size from now on.
     pub fn reset(&mut self, block_bytes: usize, superblock_block: u32) {
         *self = Self { superblock_block, block_bytes, ..Self::default() };
         self.copies.reset(block_bytes / SECTOR);
     }
 
-    /// Forgets what lies in the log, and its superblock; the copies stay.
+    /// Forgets the state of the log and its superblock; the copies stay.
     pub fn relocate(&mut self, superblock_block: u32) {
         self.superblock_block = superblock_block;
         self.log = None;
@@ -79,8 +79,8 @@ impl Journal {
         self.fault.as_ref()
     }
 
-    /// The copy of a home block, against sectors that are written from `within` on; the transaction of the copy, and whether what
-    /// the block leads to is known.
+    /// Compares sectors of a home block, from sector `within` on, with its copy. Returns the sectors that differ, the transaction
+    /// of the copy, and whether the locations to which the block refers are known.
     pub fn compare(&self, home: u64, within: usize, bytes: &[u8]) -> Option<(SectorSet, u32, bool)> {
         let (changed, copy) = self.copies.compare(home, within, bytes, true)?;
         Some((changed, copy.transaction, copy.learned))
@@ -90,12 +90,12 @@ impl Journal {
         self.copies.set_learned(home);
     }
 
-    /// A home block is free, or was never logged.
+    /// Drops the copy of a home block that is free.
     pub fn forget(&mut self, home: u64) {
         self.copies.remove(home);
     }
 
-    /// Sectors of a block of the journal are written, from sector `within` of it on.
+    /// Handles a write to sectors of a block of the journal, from its sector `within` on; returns their note.
     pub fn write(&mut self, block: u32, within: usize, bytes: &[u8], layout: &mut Layout) -> BlockNote {
         if bytes.len() == self.block_bytes {
             self.parts.take(block);
@@ -112,7 +112,7 @@ impl Journal {
         self.part(block, within, bytes, header)
     }
 
-    /// Names a block; what it says counts.
+    /// Classifies a whole block and updates the state of the journal from it.
     fn whole(&mut self, block: u32, bytes: &[u8], layout: &mut Layout) -> BlockNote {
         if block == self.superblock_block {
             return self.superblock_written(bytes);
@@ -152,7 +152,7 @@ impl Journal {
         record_note(header, bytes)
     }
 
-    /// Names sectors of a block of which others are still to come. A superblock is whole without them.
+    /// Classifies sectors of a block that is not complete yet. For a superblock, the first 1,024 bytes are enough.
     fn part(&mut self, block: u32, within: usize, bytes: &[u8], header: Option<Header>) -> BlockNote {
         if block == self.superblock_block {
             if within == 0 && bytes.len() >= SUPERBLOCK_BYTES {
@@ -205,7 +205,7 @@ impl Journal {
     }
 
     pub fn set_superblock(&mut self, superblock: JournalSuperblock) {
-        // A journal of another name begins its transactions anew.
+        // A journal with another UUID starts its transaction numbers again.
         if self.superblock().is_some_and(|known| known.uuid != superblock.uuid) {
             self.copies.reset(self.block_bytes / SECTOR);
             self.forget_transactions();
@@ -232,7 +232,7 @@ impl Journal {
         }
     }
 
-    /// A descriptor names a logged block, which may be there already.
+    /// Handles a logged block to which a descriptor refers; the block may have been written already.
     fn expect(&mut self, block: u32, expected: Expected, layout: &mut Layout) {
         if self.early.remove(&block).is_none() {
             self.expected.insert(block, expected);
@@ -251,7 +251,7 @@ impl Journal {
         let plain = BlockNote::new(Role::Logged, sectors_of(bytes));
         let Some(Expected { home, transaction, escaped }) = self.expected.remove(&block) else {
             if self.superblock().is_none_or(|superblock| superblock.start == 0) {
-                // The log is empty: mkfs clears it, or nothing of the journal is written.
+                // The log is empty: mkfs is clearing it, or the write does not belong to the journal.
                 return BlockNote { role: Role::Data, ..plain };
             }
             self.put_copy(early(block), 0, false, bytes, layout);
@@ -266,7 +266,7 @@ impl Journal {
         BlockNote { home: Some(home * size), changed, ..note }
     }
 
-    /// Puts a copy in place of the one before.
+    /// Stores a copy in place of the previous one.
     fn put_copy(
         &mut self,
         key: u64,
@@ -282,7 +282,7 @@ impl Journal {
         updated.changed
     }
 
-    /// Drops copies without a home whose descriptor will not come any more.
+    /// Drops copies without a home whose descriptor can no longer arrive.
     fn drop_early(&mut self) {
         let commits = self.commits;
         self.early.retain(|block, since| {
@@ -300,7 +300,7 @@ impl Journal {
         })
     }
 
-    /// The block of the log after one.
+    /// The block of the log that follows a block.
     pub fn after(&self, block: u32) -> u32 {
         self.superblock().map_or(0, |known| if block + 1 >= known.end { known.first } else { block + 1 })
     }
@@ -310,14 +310,14 @@ fn sectors_of(bytes: &[u8]) -> u32 {
     (bytes.len() / SECTOR) as u32
 }
 
-/// The sectors that are not zeros.
+/// The sectors that are not all zeros.
 fn not_zero(bytes: &[u8]) -> SectorSet {
     let is_set = |sector: &[u8]| sector.iter().any(|byte| *byte != 0);
     let sectors = bytes.chunks_exact(SECTOR).enumerate();
     SectorSet(sectors.fold(0, |set, (at, sector)| set | u128::from(is_set(sector)) << at))
 }
 
-/// The note of sectors of a block that begins with a header.
+/// The note of sectors of a block that starts with a header.
 fn record_note(header: Header, bytes: &[u8]) -> BlockNote {
     let role = match header.kind {
         HeaderKind::Descriptor => Role::Descriptor,
@@ -329,7 +329,7 @@ fn record_note(header: Header, bytes: &[u8]) -> BlockNote {
     BlockNote { transaction, changed: Some(not_zero(bytes)), ..BlockNote::new(role, sectors_of(bytes)) }
 }
 
-/// The note of a block of fast commits; the one that holds the tail names the transaction.
+/// The note of a block of fast commits; the block that holds the tail gives the transaction.
 fn fast_commit(bytes: &[u8]) -> BlockNote {
     let tail = FastCommitRecords::new(bytes).find(|record| record.tag == FastCommitTag::Tail);
     BlockNote {
@@ -339,7 +339,7 @@ fn fast_commit(bytes: &[u8]) -> BlockNote {
     }
 }
 
-/// The note of a block as that of some of its sectors.
+/// Restricts the note of a block to some of its sectors.
 fn cut(note: BlockNote, within: usize, bytes: &[u8]) -> BlockNote {
     let sectors = sectors_of(bytes);
     let changed = note.changed.map(|set| SectorSet(set.0 >> within & SectorSet::first(sectors).0));

@@ -1,4 +1,4 @@
-//! Where the metadata of a file system lies, learnt from the metadata itself as it is written or logged.
+//! The locations of the metadata of a file system, read from the metadata itself when it is written or logged.
 
 use emmclab_base::{Role, SECTOR_BYTES, SectorSet};
 use rustc_hash::FxHashMap;
@@ -10,27 +10,27 @@ use crate::structure::Structure;
 use crate::superblock::{BYTES, Compat, Incompat, OFFSET, Superblock};
 
 const SECTOR: usize = SECTOR_BYTES as usize;
-/// Block groups at most: 512 TB in groups of 128 MB.
+/// Most block groups: 512 TB in groups of 128 MB.
 const MOST_GROUPS: u64 = 1 << 22;
 
 /// The layout of a file system, as far as it is known.
 pub(super) struct Layout {
     superblock: Superblock,
     places: Places,
-    /// Bitmaps and inode table of each group that is known.
+    /// Bitmaps and inode table of each known group.
     groups: FxHashMap<u32, [u64; 3]>,
-    /// The same of descriptors that do not fit the superblock, which comes later.
+    /// The same for descriptors beyond the size in the superblock, which is written later.
     groups_to_come: FxHashMap<u32, [u64; 3]>,
-    /// Runs of blocks that an inode of a directory names itself.
+    /// Runs of blocks to which the inode of a directory refers directly, by inode.
     directories: FxHashMap<u32, Vec<(u64, u64)>>,
     /// The inode of the journal.
     journal_inode: Option<Vec<u8>>,
     journal_moved: bool,
-    /// Where the journal lies, if it is known and in this file system.
+    /// Location of the journal, if it is known and in this file system.
     journal_runs: Vec<Run>,
 }
 
-/// Whether a superblock gives places that can be worked with, on a disk of `size` bytes or, if unknown, `u64::MAX`.
+/// Checks that the layout in a superblock is valid and supported, on a disk of `size` bytes (`u64::MAX` if unknown).
 pub(super) fn check(superblock: &Superblock, size: u64) -> emmclab_base::Result<()> {
     superblock.check_groups(size)?;
     if superblock.groups() > MOST_GROUPS {
@@ -41,7 +41,7 @@ pub(super) fn check(superblock: &Superblock, size: u64) -> emmclab_base::Result<
 }
 
 impl Layout {
-    /// A file system of which only the superblock is known; it passed [`check`].
+    /// The layout of a file system of which only the superblock is known; it must have passed [`check`].
     pub fn new(superblock: Superblock) -> Self {
         let mut out = Self {
             superblock,
@@ -70,7 +70,7 @@ impl Layout {
         self.places.at(block)
     }
 
-    /// Whether the journal's inode or its mention in the superblock changed since the last call.
+    /// Whether the journal's inode, or its entry in the superblock, changed since the last call.
     pub fn take_journal_moved(&mut self) -> bool {
         std::mem::take(&mut self.journal_moved)
     }
@@ -79,7 +79,7 @@ impl Layout {
         self.journal_inode.as_deref()
     }
 
-    /// The superblock is written again; whether it is still that of the same blocks. Where it is not, a new layout is needed.
+    /// Updates the superblock. Returns false if it describes another layout of blocks; then a new layout is needed.
     pub fn update(&mut self, superblock: Superblock) -> bool {
         let form = |of: &Superblock| {
             let sizes = (of.block_size, of.inode_size, of.descriptor_size, of.first_block);
@@ -104,7 +104,7 @@ impl Layout {
         true
     }
 
-    /// Another file system of the same form was made: what is not fixed is forgotten.
+    /// Called when another file system with the same layout was made: forgets everything that is not at a fixed place.
     pub fn forget_learned(&mut self) {
         self.places.retain(|kind| !matches!(kind, Kind::Learned(_) | Kind::Journal));
         self.directories.clear();
@@ -113,7 +113,7 @@ impl Layout {
         self.journal_runs.clear();
     }
 
-    /// A group descriptor, whose checksum is not looked at.
+    /// Stores the locations in a group descriptor; its checksum is not checked.
     pub fn set_group(&mut self, number: u32, group: &Group) {
         let known = [group.block_bitmap, group.inode_bitmap, group.inode_table];
         if self.groups.get(&number) != Some(&known) {
@@ -142,7 +142,7 @@ impl Layout {
         self.place_backups(number);
     }
 
-    /// Where the journal in this file system lies; whether it lay elsewhere before.
+    /// Sets the location of the journal in this file system; returns whether it changed.
     pub fn set_journal(&mut self, runs: &[Run]) -> bool {
         if self.journal_runs == runs {
             return false;
@@ -157,12 +157,12 @@ impl Layout {
         true
     }
 
-    /// Blocks that are known to be a directory's.
+    /// Notes that blocks belong to a directory.
     pub fn learn_directory(&mut self, start: u64, end: u64) {
         self.places.learn(start, end.min(self.superblock.blocks), Role::Directory);
     }
 
-    /// A block is logged, with what differs from its copy before.
+    /// Called when a block is logged; `changed` are the sectors that differ from its previous copy.
     pub fn logged(&mut self, home: u64, bytes: &[u8], changed: Option<SectorSet>) {
         if changed.is_some_and(SectorSet::is_empty) {
             return;
@@ -182,14 +182,14 @@ impl Layout {
         }
     }
 
-    /// A block was logged, of which the contents are not known any more.
+    /// Called for a block that was logged, but whose contents are no longer available.
     pub fn logged_unseen(&mut self, home: u64) {
         if matches!(self.places.at(home), At::Gap(_)) {
             self.places.learn(home, home + 1, Role::Metadata);
         }
     }
 
-    /// Takes what metadata says of places: sectors of a block from `within` on, of which those in `changed` are new.
+    /// Reads locations from metadata: the sectors of a block from `within` on, of which those in `changed` are new.
     pub fn learn(
         &mut self,
         place: Place,
@@ -202,7 +202,7 @@ impl Layout {
             Kind::Descriptors => {
                 let size = usize::from(self.superblock.descriptor_size);
                 let first = place.number(block) * u64::from(self.superblock.block_size) / size as u64;
-                // Its place may be new, and what did not change since with it.
+                // The place of these descriptors may have been unknown until now, so that even unchanged ones must be read.
                 for (slot, bytes) in records(within, bytes, size, None) {
                     let number = first + slot as u64;
                     self.set_group(number as u32, &Group::parse(number as u32, bytes));
@@ -225,12 +225,12 @@ impl Layout {
         }
     }
 
-    /// A block is free, or was never logged.
+    /// Called when a block is free, or was never logged.
     pub fn freed(&mut self, home: u64) {
         self.places.forget(home, home + 1, None);
     }
 
-    /// Blocks are free; each that was learnt is passed on.
+    /// Called when blocks are discarded; calls `freed` for each one that was known as metadata.
     pub fn discarded(&mut self, start: u64, end: u64, mut freed: impl FnMut(u64)) {
         let mut at = start;
         while at < end {
@@ -256,7 +256,7 @@ impl Layout {
         let runs = runs_of(bytes);
         let now = runs.as_ref().map(Runs::as_slice);
         let known = self.directories.get(&number);
-        // Where further blocks name its own, those that it named before are still among them.
+        // If the inode refers to further blocks through other blocks, the known runs are still part of the directory.
         if known.map(Vec::as_slice) == now || runs.is_some_and(|runs| runs.is_deep) {
             return;
         }
@@ -284,13 +284,13 @@ impl Layout {
         }
     }
 
-    /// Blocks of inodes in a group.
+    /// Number of blocks in the inode table of a group.
     fn table_blocks(&self) -> u64 {
         let bytes = u64::from(self.superblock.inodes_per_group) * u64::from(self.superblock.inode_size);
         bytes.div_ceil(u64::from(self.superblock.block_size))
     }
 
-    /// Forgets groups beyond the last one.
+    /// Forgets the groups beyond the last one.
     fn drop_groups(&mut self) {
         let (count, table_blocks) = (self.superblock.groups(), self.table_blocks());
         for (_, [block_bitmap, inode_bitmap, table]) in
@@ -302,12 +302,12 @@ impl Layout {
         }
     }
 
-    /// Descriptors in a block.
+    /// Number of descriptors in a block.
     fn per_block(&self) -> u64 {
         u64::from(self.superblock.block_size / u32::from(self.superblock.descriptor_size))
     }
 
-    /// Blocks of descriptors that stand after each superblock.
+    /// Number of blocks of descriptors that follow each copy of the superblock.
     fn common_tables(&self) -> u64 {
         let tables = self.superblock.groups().div_ceil(self.per_block());
         if self.superblock.incompat.contains(Incompat::META_BG) {
@@ -317,7 +317,7 @@ impl Layout {
         }
     }
 
-    /// The superblock, and all descriptors but their backups.
+    /// Sets the places of the superblock and of all descriptors, except their backups.
     fn place_tables(&mut self) {
         let (own, common) = (self.superblock_block(), self.common_tables());
         let end = own + 1 + common;
@@ -332,7 +332,7 @@ impl Layout {
         }
     }
 
-    /// Copies of superblock and descriptors in a group.
+    /// Sets the places of the backups of superblock and descriptors in a group.
     fn place_backups(&mut self, group: u32) {
         let (each, common) = (self.per_block(), self.common_tables());
         let table = u64::from(group) / each;
@@ -346,7 +346,7 @@ impl Layout {
                 self.places.set(at, end, descriptors, 0);
             }
         }
-        // Beyond the common ones, a table stands in the first, second and last group of those that it describes.
+        // Blocks of descriptors that are not common are stored in the first, second and last group that they describe.
         let within = u64::from(group) % each;
         if table >= common && (within == 1 || within == each - 1) && within != 0 {
             self.places.set(at, at + 1, descriptors, 0);
@@ -354,8 +354,8 @@ impl Layout {
     }
 }
 
-/// Structures of `size` bytes that lie wholly in sectors of a block from `within` on, by their number in the block; those
-/// without a sector in `changed` are left out.
+/// Returns the structures of `size` bytes that are completely inside the given sectors, which start at sector `within` of a block;
+/// with their numbers in the block. Structures without a sector in `changed` are left out.
 fn records(
     within: usize,
     bytes: &[u8],

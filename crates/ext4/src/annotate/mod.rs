@@ -1,14 +1,14 @@
-//! The writes of an ext4 file system, named from the writes alone.
+//! Classifies the writes of an ext4 file system, by looking at the writes alone.
 //!
-//! An [`Annotator`] knows the places of metadata ([`layout`]) and the log as it is written ([`journal`]). Places come from the metadata
-//! itself: at first from a disk ([`Annotator::attach`]) or from the writes of mkfs, later from what is logged or written. A
-//! block that is logged and is at no known place is a directory if it consists of directory entries, else other metadata; it stays
-//! that until it is revoked, discarded, or found in a deleted directory. With `data=journal`, contents of files are logged, too,
-//! and cannot be told from other metadata.
+//! An [`Annotator`] knows the locations of metadata ([`layout`]) and follows the log as it is written ([`journal`]). Locations are
+//! read from the metadata itself: first from a disk ([`Annotator::attach`]) or from the writes of mkfs, later from what is logged
+//! or written. A logged block at an unknown location is classified as a directory if it consists of directory entries, otherwise as
+//! other metadata. It keeps this class until it is revoked, discarded, or found in a deleted directory. With `data=journal`,
+//! contents of files are logged, too, and cannot be distinguished from other metadata.
 //!
-//! Without a disk, order matters only as long as the file system is not known: the last 16 MiB that were written are kept, and
-//! looked at again when a superblock comes, or a block with the journal's magic number. The superblock is the first block that a flush
-//! of mkfs' buffers writes, so that all that follows is named.
+//! Without a disk, the order of writes matters only until the file system is known. Until then the last 16 MiB that were written
+//! are kept, and examined when a superblock or a block with the journal's magic number is written. When mkfs flushes its buffers,
+//! the superblock is the first block that is written, so that all later blocks are classified.
 
 mod attach;
 mod copies;
@@ -39,21 +39,21 @@ const OWN: std::ops::Range<u64> = OFFSET / SECTOR_BYTES..(OFFSET + BYTES as u64)
 /// Smallest blocks of a file system, bytes.
 const LEAST_BLOCK: usize = 1024;
 
-/// Where the journal is, as far as that is known.
+/// Location of the journal, as far as it is known.
 enum Whereabouts {
     /// Not known yet.
     Unknown,
-    /// The file system has none.
+    /// The file system has no journal.
     None,
-    /// In the file system.
+    /// Inside the file system.
     Inside,
-    /// On a device of its own, which was not seen yet.
+    /// On a separate device, of which nothing was seen yet.
     Elsewhere,
-    /// On a device of its own, of this many blocks.
+    /// On a separate device, with this many blocks.
     External(u64),
 }
 
-/// Names each write of an ext4 file system.
+/// Classifies each write of an ext4 file system.
 ///
 /// ```
 /// use emmclab_base::Role;
@@ -69,11 +69,11 @@ pub struct Annotator {
     layout: Option<Layout>,
     journal: Journal,
     whereabouts: Whereabouts,
-    /// The bytes of the superblock, which may come in parts.
+    /// The bytes of the superblock, which may be written in parts.
     superblock: Box<[u8; BYTES]>,
-    /// Why there is no layout.
+    /// The reason why there is no layout.
     refused: Status,
-    /// Whether transactions of an earlier run wait for replay.
+    /// Whether transactions of an earlier mount wait for their replay.
     recovering: bool,
     recent: Recent,
     recent_journal: Recent,
@@ -86,7 +86,7 @@ impl Default for Annotator {
 }
 
 impl Annotator {
-    /// Knows nothing yet: a file system is learnt from the writes of mkfs.
+    /// An annotator that knows nothing yet; it learns the file system from the writes of mkfs.
     pub fn new() -> Self {
         Self {
             layout: None,
@@ -100,7 +100,8 @@ impl Annotator {
         }
     }
 
-    /// Names a write of whole sectors to the disk of the file system. `notes` is cleared, and covers the write without gaps.
+    /// Classifies a write of whole sectors to the disk of the file system. `notes` is cleared; the new notes cover the write
+    /// without gaps.
     pub fn write(&mut self, sector: u64, data: &[u8], notes: &mut Vec<BlockNote>) {
         notes.clear();
         if self.is_looking() {
@@ -134,7 +135,7 @@ impl Annotator {
         }
     }
 
-    /// Names a write of whole sectors to the device of an external journal, as [`Self::write`].
+    /// Like [`Self::write`], for a write of whole sectors to the device of an external journal.
     pub fn write_journal(&mut self, sector: u64, data: &[u8], notes: &mut Vec<BlockNote>) {
         notes.clear();
         if matches!(self.whereabouts, Whereabouts::Unknown | Whereabouts::Elsewhere) {
@@ -169,7 +170,7 @@ impl Annotator {
         }
     }
 
-    /// Sectors of the disk of the file system hold nothing any more.
+    /// Notes that sectors of the disk of the file system were discarded.
     pub fn discard(&mut self, sector: u64, sectors: u64) {
         let end = sector.saturating_add(sectors);
         self.recent.discard(sector.saturating_mul(SECTOR_BYTES), end.saturating_mul(SECTOR_BYTES));
@@ -182,7 +183,7 @@ impl Annotator {
         layout.discarded(sector.div_ceil(size), end / size, |block| self.journal.forget(block));
     }
 
-    /// The status of the annotation: the file system, and the reason where writes are not named.
+    /// The status of the annotation: whether a file system is known, and why writes are not classified.
     pub fn status(&self) -> Status {
         if self.layout.is_none() {
             return self.refused;
@@ -199,12 +200,12 @@ impl Annotator {
         }
     }
 
-    /// Whether writes are kept because the file system or its journal is not known.
+    /// Whether writes are kept because the file system or its journal is still unknown.
     fn is_looking(&self) -> bool {
         matches!(self.whereabouts, Whereabouts::Unknown)
     }
 
-    /// Names the first sectors of a write.
+    /// Returns the note of the first sectors of a write.
     fn next_note(&mut self, sector: u64, data: &[u8]) -> BlockNote {
         let sectors = (data.len() / SECTOR) as u64;
         let Some(layout) = &mut self.layout else { return BlockNote::new(Role::Data, sectors as u32) };
@@ -232,7 +233,7 @@ impl Annotator {
         };
         let compared = self.journal.compare(block, within as usize, bytes);
         let changed = compared.map(|(changed, ..)| changed);
-        // What was logged was learnt when it was logged.
+        // If the block was logged, its locations were read at that time.
         if compared.is_none_or(|(changed, _, learned)| !changed.is_empty() || !learned) {
             layout.learn(place, block, within as usize, bytes, None);
             self.journal.set_learned(block);
@@ -244,7 +245,7 @@ impl Annotator {
         }
     }
 
-    /// Sectors of the superblock are written.
+    /// Handles a write to sectors of the superblock.
     fn superblock_written(&mut self, sector: u64, data: &[u8]) {
         for (place, own) in OWN.enumerate() {
             let from = own.checked_sub(sector).map(|ahead| ahead as usize * SECTOR);
@@ -266,7 +267,7 @@ impl Annotator {
                 let is_other = |layout: &Layout| {
                     crate::bytes::uuid(&self.superblock[..], 0x68) != layout.superblock().uuid
                 };
-                // One half of a superblock that is written in two requests.
+                // This may be one half of a superblock that is written with two requests.
                 if self.layout.as_ref().is_none_or(is_other) {
                     self.refuse(Status::of_superblock(&self.superblock[..], &error));
                 }
@@ -300,7 +301,7 @@ impl Annotator {
         self.recovering = false;
     }
 
-    /// Learns from what was written before the superblock came: descriptors, then the inodes that they lead to.
+    /// Reads the blocks that were written before the superblock: first descriptors, then the inodes to which they refer.
     fn look_back(&mut self) {
         let Some(layout) = &mut self.layout else { return };
         let size = layout.superblock().block_size as usize;
@@ -319,7 +320,7 @@ impl Annotator {
         }
     }
 
-    /// Finds the journal, where enough of it was written.
+    /// Locates the journal, if enough of it was written.
     fn locate_journal(&mut self) {
         let Some(layout) = &mut self.layout else { return };
         let superblock = layout.superblock().clone();
@@ -344,7 +345,7 @@ impl Annotator {
             Location::of_inode(&filesystem, &inode)
         });
         let Some(Ok(location)) = found else { return };
-        // The inode is written again for other reasons, too.
+        // The inode may also be written again for other reasons.
         if layout.set_journal(location.runs()) {
             self.journal.relocate(location.superblock_block() as u32);
             if let Ok(superblock) = location.superblock(&self.recent) {
@@ -355,7 +356,7 @@ impl Annotator {
         self.recent.clear();
     }
 
-    /// Finds an external journal, where enough of it was written.
+    /// Locates an external journal, if enough of it was written.
     fn locate_external(&mut self) {
         let Some(layout) = &self.layout else { return };
         if !matches!(self.whereabouts, Whereabouts::Elsewhere) {
@@ -376,7 +377,7 @@ impl Annotator {
     }
 }
 
-/// Whether a block of a journal may begin in here.
+/// Whether a block of a journal may start in this data.
 fn has_magic(data: &[u8]) -> bool {
     data.chunks_exact(LEAST_BLOCK).any(|block| block.starts_with(&JOURNAL_MAGIC.to_be_bytes()))
 }

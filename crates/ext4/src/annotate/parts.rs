@@ -1,11 +1,11 @@
-//! Blocks of the journal that arrive in parts.
+//! Blocks of the journal that are written in parts.
 
 use emmclab_base::{SECTOR_BYTES, SectorSet};
 
-/// Blocks that are put together at a time; the oldest goes.
+/// Most incomplete blocks that are kept; the oldest is dropped.
 const MOST: usize = 16;
 
-/// A block of which some sectors are there.
+/// A block of which only some sectors were written.
 pub(super) struct Part {
     block: u32,
     have: u128,
@@ -13,12 +13,12 @@ pub(super) struct Part {
 }
 
 impl Part {
-    /// The first bytes, where the first sector is there.
+    /// The bytes of the block, if its first sector was written.
     pub fn head(&self) -> Option<&[u8]> {
         (self.have & 1 == 1).then_some(&self.bytes)
     }
 
-    /// Whether every sector is there.
+    /// Whether all sectors were written.
     pub fn is_whole(&self) -> bool {
         self.have == SectorSet::first((self.bytes.len() as u64 / SECTOR_BYTES) as u32).0
     }
@@ -34,13 +34,13 @@ impl Parts {
         self.parts.clear();
     }
 
-    /// A block is written as a whole, or put together.
+    /// Removes and returns an incomplete block; `None` if there is none.
     pub fn take(&mut self, block: u32) -> Option<Part> {
         let at = self.parts.iter().position(|part| part.block == block)?;
         Some(self.parts.remove(at))
     }
 
-    /// Sectors of a block of `size` bytes came, from sector `within` on.
+    /// Adds sectors of a block of `size` bytes, from its sector `within` on.
     pub fn add(&mut self, block: u32, within: usize, bytes: &[u8], size: usize) -> &Part {
         let part = self.take(block).filter(|part| part.bytes.len() == size);
         let mut part = part.unwrap_or_else(|| Part { block, have: 0, bytes: vec![0; size] });

@@ -7,15 +7,15 @@ use emmclab_base::Role;
 /// The kind of a run of blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// Metadata that stays where it is, and leads to no other.
+    /// Metadata at a fixed place that refers to no other metadata.
     Fixed(Role),
-    /// Group descriptors; numbered as blocks of their table.
+    /// Group descriptors; numbered by block of their table.
     Descriptors,
-    /// Inodes; numbered by group (high 32 bits) and block of its table.
+    /// Inodes; numbered by group (high 32 bits) and block of the group's table.
     Inodes,
-    /// The journal; numbered as its blocks.
+    /// The journal; numbered by block of the journal.
     Journal,
-    /// Metadata whose place was learnt and may become free.
+    /// Metadata whose place was found in other metadata, and may become free.
     Learned(Role),
 }
 
@@ -27,22 +27,22 @@ pub(super) struct Place {
     /// The block after the last.
     pub end: u64,
     pub kind: Kind,
-    /// The number of the first block, by [`Kind`].
+    /// The number of the first block, which depends on the [`Kind`].
     pub first: u64,
 }
 
 impl Place {
-    /// The number of one of its blocks.
+    /// The number of one of the blocks.
     pub fn number(&self, block: u64) -> u64 {
         self.first + (block - self.start)
     }
 }
 
-/// The contents of a block, by kind.
+/// What is known about a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum At {
     Place(Place),
-    /// Nothing, up to this block.
+    /// Nothing is known, up to this block.
     Gap(u64),
 }
 
@@ -53,14 +53,14 @@ struct Run {
     first: u64,
 }
 
-/// Runs by their first block; they do not overlap.
+/// Runs by their first block, without overlaps.
 #[derive(Default)]
 pub(super) struct Places {
     runs: BTreeMap<u64, Run>,
 }
 
 impl Places {
-    /// The kind of a block.
+    /// Returns what is known about a block.
     pub fn at(&self, block: u64) -> At {
         let before = self.runs.range(..=block).next_back().filter(|(_, run)| run.end > block);
         if let Some((start, run)) = before {
@@ -69,7 +69,7 @@ impl Places {
         At::Gap(self.runs.range(block..).next().map_or(u64::MAX, |(start, _)| *start))
     }
 
-    /// Makes the blocks from `start` to before `end` a run of a kind, whatever was there.
+    /// Makes the blocks from `start` to before `end` a run of this kind; replaces what was there.
     pub fn set(&mut self, start: u64, end: u64, kind: Kind, first: u64) {
         if start < end {
             self.remove(start, end);
@@ -77,7 +77,7 @@ impl Places {
         }
     }
 
-    /// Makes blocks learnt metadata, as far as nothing else is there.
+    /// Marks blocks as learnt metadata, except blocks of other kinds.
     pub fn learn(&mut self, start: u64, end: u64, role: Role) {
         let mut at = start;
         while at < end {
@@ -98,7 +98,7 @@ impl Places {
         }
     }
 
-    /// Forgets what was learnt of blocks: all of it, or where a role is given, that it is of this role.
+    /// Forgets learnt blocks; with a role, only those of that role.
     pub fn forget(&mut self, start: u64, end: u64, role: Option<Role>) {
         let mut at = start;
         while at < end {
@@ -115,18 +115,18 @@ impl Places {
         }
     }
 
-    /// Forgets every run of which the condition holds.
+    /// Keeps only the runs for which `keep` is true.
     pub fn retain(&mut self, keep: impl Fn(Kind) -> bool) {
         self.runs.retain(|_, run| keep(run.kind));
     }
 
-    /// How many runs there are.
+    /// Number of runs.
     #[cfg(test)]
     pub fn len(&self) -> usize {
         self.runs.len()
     }
 
-    /// Adds a learnt run where a gap is; runs of one role that touch become one.
+    /// Adds a learnt run to a gap; joins it with adjacent runs of the same role.
     fn add_learned(&mut self, start: u64, end: u64, role: Role) {
         let kind = Kind::Learned(role);
         let (mut start, mut end) = (start, end);
@@ -144,7 +144,7 @@ impl Places {
         self.runs.insert(start, Run { end, kind, first: 0 });
     }
 
-    /// Makes blocks a gap.
+    /// Removes blocks from all runs.
     pub fn remove(&mut self, start: u64, end: u64) {
         if let Some((before, run)) = self.runs.range_mut(..start).next_back()
             && run.end > start
@@ -236,7 +236,7 @@ mod tests {
                     }
                 }
             }
-            // Learnt runs of one role that touch are one.
+            // Adjacent learnt runs of the same role are joined.
             prop_assert!(places.len() <= 60);
         }
     }

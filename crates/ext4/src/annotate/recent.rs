@@ -8,17 +8,17 @@ use rustc_hash::FxHashMap;
 use crate::blocks::Blocks;
 
 const CHUNK: usize = 4096;
-/// Chunks that are kept at most: 16 MiB. Zeros are kept only over something else.
+/// Most chunks that are kept: 16 MiB. A chunk of zeros is kept only if it replaces another one.
 const MOST: usize = 4096;
 
-/// The last 16 MiB that were written, but for zeros; what is not in it reads as zeros. The first chunk stays.
+/// The last 16 MiB that were written, without zeros; everything else reads as zeros. The first chunk is never dropped.
 #[derive(Default)]
 pub(super) struct Recent {
     chunks: FxHashMap<u64, Box<[u8]>>,
     order: VecDeque<u64>,
-    /// Chunks written since the last look at it.
+    /// Number of chunks written since they were last examined.
     fresh: usize,
-    /// Looks that found nothing, one after the other.
+    /// Number of examinations in a row that found nothing.
     failures: usize,
 }
 
@@ -28,7 +28,7 @@ impl Recent {
     }
 
     pub fn write(&mut self, offset: u64, data: &[u8]) {
-        // No disk has a byte after the last that 64 bits can name.
+        // A disk has no byte at or after offset 2^64 - 1.
         let room = usize::try_from(u64::MAX - offset).unwrap_or(usize::MAX);
         let (mut at, mut rest) = (offset, &data[..data.len().min(room)]);
         while !rest.is_empty() {
@@ -64,7 +64,7 @@ impl Recent {
         self.order.retain(|chunk| !inside(chunk));
     }
 
-    /// Whether a look is worth it: the more looks found nothing, the more has to be new.
+    /// Whether it is time to examine the chunks: the more examinations found nothing, the more chunks must be new.
     pub fn is_due(&mut self) -> bool {
         let due = self.fresh > self.failures;
         if due {
@@ -74,7 +74,7 @@ impl Recent {
         due
     }
 
-    /// Chunks in the order of the disk, each with its offset in bytes.
+    /// Returns the chunks in the order of the disk, each with its offset in bytes.
     pub fn chunks(&self) -> Vec<(u64, &[u8])> {
         let mut all: Vec<(u64, &[u8])> =
             self.chunks.iter().map(|(chunk, bytes)| (chunk * CHUNK as u64, &**bytes)).collect();
@@ -93,7 +93,7 @@ impl Recent {
 }
 
 impl Blocks for Recent {
-    /// A disk of unknown size.
+    /// The size of the disk is unknown.
     fn size(&self) -> io::Result<u64> {
         Ok(u64::MAX)
     }

@@ -1,4 +1,4 @@
-//! How far an annotator knows the file system.
+//! The status of an annotator.
 
 use std::fmt;
 
@@ -7,39 +7,39 @@ use emmclab_base::{Error, Kind};
 use crate::bytes::le16;
 use crate::superblock::MAGIC;
 
-/// How far an [`crate::Annotator`] knows the file system, and why writes are not named where they are not.
+/// How much an [`crate::Annotator`] knows about the file system, and why writes are not classified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Status {
-    /// No superblock of ext4 was seen; all writes are data.
+    /// No superblock of ext4 was seen; all writes count as data.
     NoFilesystem,
-    /// The superblock is damaged; all writes are data.
+    /// The superblock is damaged; all writes count as data.
     Damaged,
-    /// The file system has features, or a size, that are not known here; all writes are data.
+    /// The file system has unsupported features, or an unsupported size; all writes count as data.
     Unsupported,
-    /// The file system has no journal; metadata is named by its place.
+    /// The file system has no journal; metadata is classified by its place.
     NoJournal,
-    /// The journal was not found yet; metadata is named by its place.
+    /// The journal was not found yet; metadata is classified by its place.
     JournalUnknown,
-    /// The journal is on another device, which was not seen; metadata is named by its place.
+    /// The journal is on another device, of which nothing was seen; metadata is classified by its place.
     JournalElsewhere,
-    /// The journal is damaged: its inode, or its superblock; its blocks are data.
+    /// The inode or the superblock of the journal is damaged; blocks of the journal count as data.
     JournalDamaged,
-    /// The journal has features that are not known here; its blocks are data.
+    /// The journal has unsupported features; its blocks count as data.
     JournalUnsupported,
-    /// The log of an earlier run waits for its replay, or is being replayed; all writes are named.
+    /// The log of an earlier mount waits for its replay, or is being replayed; all writes are classified.
     Recovering,
-    /// All writes are named.
+    /// All writes are classified.
     Following,
 }
 
 impl Status {
-    /// Whether the blocks of the journal are named.
+    /// Whether the blocks of the journal are classified.
     pub const fn names_journal(self) -> bool {
         matches!(self, Self::Recovering | Self::Following)
     }
 
-    /// Why a superblock of these bytes is refused with this error.
+    /// The status for a superblock of these bytes that was refused with this error.
     pub(super) fn of_superblock(bytes: &[u8], error: &Error) -> Self {
         match error.kind() {
             _ if le16(bytes, 0x38) != MAGIC => Self::NoFilesystem,

@@ -1,4 +1,4 @@
-//! A disk whose blocks the replay changes in memory.
+//! A disk whose blocks are changed in memory by the replay.
 
 use std::cell::RefCell;
 use std::collections::hash_map::Entry;
@@ -13,7 +13,7 @@ use crate::structure::Structure;
 /// Blocks that were changed, by their number.
 pub(crate) type Edits = FxHashMap<u64, Vec<u8>>;
 
-/// A disk with its changed blocks.
+/// A disk together with its changed blocks.
 pub(super) struct Editor<'a> {
     disk: &'a dyn Blocks,
     block_size: usize,
@@ -25,7 +25,7 @@ impl<'a> Editor<'a> {
         Self { disk, block_size, edits: RefCell::default() }
     }
 
-    /// Changes bytes of a block, or of several that follow one another.
+    /// Writes bytes to one block or to consecutive blocks, in memory.
     pub fn write(&self, structure: Structure, offset: u64, bytes: &[u8]) -> Result<()> {
         let (mut at, mut rest) = (offset, bytes);
         while !rest.is_empty() {
@@ -65,7 +65,7 @@ impl Blocks for Editor<'_> {
     }
 }
 
-/// Puts changed blocks over what was read from `offset` on.
+/// Copies changed blocks over the data that was read from `offset` on.
 pub(crate) fn lay_over(edits: &Edits, size: u64, offset: u64, buffer: &mut [u8]) {
     if edits.is_empty() || buffer.is_empty() {
         return;

@@ -1,4 +1,4 @@
-//! Inodes: `ext4_fc_replay_inode`, and the end of a file whose last name is gone.
+//! Inodes: `ext4_fc_replay_inode`, and the deletion of a file whose last name was removed.
 
 use emmclab_base::Result;
 
@@ -26,7 +26,7 @@ impl Replayer<'_> {
         Ok((offset, bytes))
     }
 
-    /// The inode, if it is in use and can be read; its checksum does not count while fast commits are replayed.
+    /// Returns the inode if it is in use and can be read. Its checksum is ignored, as fast commits are being replayed.
     pub(super) fn live(&self, number: u32) -> Result<Option<Inode>> {
         if !self.is_number(number) {
             return Ok(None);
@@ -43,7 +43,7 @@ impl Replayer<'_> {
         }))
     }
 
-    /// Changes bytes of an inode, and its checksum.
+    /// Changes bytes of an inode and updates its checksum.
     pub(super) fn change_inode(&self, number: u32, change: impl FnOnce(&mut [u8])) -> Result<()> {
         let (offset, mut bytes) = self.raw(number)?;
         change(&mut bytes);
@@ -61,7 +61,7 @@ impl Replayer<'_> {
         }
     }
 
-    /// Marks the blocks of an inode as free or used; where they are freed, nothing else gets them.
+    /// Marks the blocks of an inode as free or used; with `keep`, they are not allocated to anything else.
     pub(super) fn mark_file(&self, inode: &Inode, used: bool, keep: bool) -> Result<()> {
         if !inode.flags().contains(InodeFlags::EXTENTS) || inode.flags().contains(InodeFlags::INLINE_DATA) {
             return Ok(());
@@ -77,14 +77,14 @@ impl Replayer<'_> {
         Ok(())
     }
 
-    /// A record holds an inode as a whole; its map is that of the disk, which other records change.
+    /// Replays a record that holds a whole inode. The block map on the disk stays, because other records change it.
     pub(super) fn inode(&mut self, value: &[u8]) -> Result<()> {
         let (number, new) = (le32(value, 0), &value[4..]);
         if let Some(inode) = self.live(number)? {
             self.mark_file(&inode, false, true)?;
         }
         self.record_modified(number);
-        // As in Linux, records of inodes that the file system does not have are left out.
+        // As in Linux, records of inodes that the file system does not have are ignored.
         if number == 0 || number > self.files.superblock().inodes {
             return Ok(());
         }
@@ -126,7 +126,7 @@ impl Replayer<'_> {
         Ok(())
     }
 
-    /// Deletes an inode without names.
+    /// Deletes an inode that has no names.
     pub(super) fn delete(&self, inode: &Inode) -> Result<()> {
         self.mark_file(inode, false, false)?;
         if inode.attribute_block() != 0 {
@@ -144,7 +144,7 @@ impl Replayer<'_> {
         self.mark_inode(number, false)
     }
 
-    /// One inode less has this block of attributes; the last one frees it.
+    /// Decrements the reference count of an inode's block of extended attributes; frees the block with the last reference.
     fn drop_attributes(&self, inode: &Inode) -> Result<()> {
         let structure = Structure::Attributes(inode.number());
         let block = inode.attribute_block();

@@ -1,12 +1,13 @@
-//! The replay of fast commits: small records of single changes after the log, on top of what the log leaves. Rules of Linux
-//! `fs/ext4/fast_commit.c` (6.12 to 6.18), with these differences, none of which a reader of files sees:
+//! The replay of fast commits: small records of single changes, which are stored after the log and applied on top of it. It follows
+//! the rules of Linux `fs/ext4/fast_commit.c` (6.12 to 6.18), with these differences, none of which is visible to a reader of
+//! files:
 //!
 //! - Times that the replay itself sets are not set.
-//! - A directory with a hash tree that gets a name goes without the tree; maps of extents are written anew.
-//! - Counters of the superblock stay: Linux writes them later.
+//! - A directory with a hash tree loses the tree when a name is added; maps of extents are written anew.
+//! - Counters of the superblock are unchanged: Linux writes them later.
 //!
-//! Refused by name: a directory in its inode, encrypted or without regard to case that gets or loses a name, and a file or
-//! directory of indirect blocks that gets or loses blocks.
+//! Refused with an error that names the reason: names added to or removed from a directory that is stored in its inode, is
+//! encrypted or ignores case; and blocks added to or removed from a file or directory with indirect blocks.
 
 mod editor;
 mod inodes;
@@ -26,17 +27,17 @@ use editor::Editor;
 pub(crate) use editor::{Edits, lay_over};
 pub(crate) use scan::{Found, Scan};
 
-/// A replay that is in progress.
+/// A replay in progress.
 struct Replayer<'a> {
     files: Filesystem<Editor<'a>>,
-    /// Blocks that must not be given to anything new: the first, and how many.
+    /// Blocks that must not be allocated: first block, and number of blocks.
     regions: RefCell<Vec<(u64, u64)>>,
-    /// Inodes whose blocks are marked as used in the end.
+    /// Inodes whose blocks are marked as used at the end.
     modified: Vec<u32>,
 }
 
-/// Replays fast commits on a disk whose log was replayed: the blocks that change, and why Linux refuses to mount where it does so
-/// on the way.
+/// Replays fast commits on a disk whose log was replayed. Returns the blocks that change and, if Linux fails on the way and refuses
+/// to mount, the reason.
 pub(crate) fn replay(disk: &dyn Blocks, scanned: Found) -> Result<(Edits, Option<Error>)> {
     let block_size = Filesystem::open(disk)?.superblock().block_size as usize;
     let files = Filesystem::open(Editor::new(disk, block_size))?;

@@ -1,5 +1,5 @@
-//! Names: `ext4_fc_replay_link`, `_unlink` and `_create`. A directory with a hash tree that gets a name becomes a linear one: its
-//! blocks of hashes become empty blocks of entries, which every reader understands.
+//! Names: `ext4_fc_replay_link`, `_unlink` and `_create`. When a name is added to a directory with a hash tree, the directory
+//! becomes linear: its blocks of hashes become empty blocks of entries, which every reader understands.
 
 use emmclab_base::Result;
 
@@ -13,7 +13,7 @@ use crate::superblock::Incompat;
 const HEAD: usize = 8;
 const TAIL: usize = 12;
 
-/// An entry of a directory: its block, where it stands in it, and the entry before it in the block.
+/// An entry of a directory: its block, its offset in the block, and the offset of the previous entry.
 struct Place {
     block: u64,
     at: usize,
@@ -50,7 +50,7 @@ impl Replayer<'_> {
         let Some(inode) = self.live(number)? else { return Ok(()) };
         let Some(folder) = self.live(folder)? else { return Ok(()) };
         let Some(place) = self.find_name(&folder, name)? else { return Ok(()) };
-        // Where the name leads to another inode by now, Linux keeps it, and counts a link less all the same.
+        // If the name refers to another inode by now, Linux keeps the name but still decrements the link count.
         if place.inode == number {
             self.remove(&folder, &place)?;
         }
@@ -80,13 +80,13 @@ impl Replayer<'_> {
                 return Ok(());
             }
         }
-        // Linux leaves a new directory with one link, too, and its parent with as many as before.
+        // Linux, too, leaves a new directory with one link, and its parent with as many links as before.
         let Some(inode) = self.live(number)? else { return Ok(()) };
         self.add_link(folder, &inode, name)?;
         self.set_links(number, 1)
     }
 
-    /// Gives a new directory its first block; whether it had none.
+    /// Writes the first block of a new directory; returns false if it had one already.
     fn begin_directory(&self, inode: &Inode, parent: u32) -> Result<bool> {
         if inode.flags().contains(InodeFlags::INLINE_DATA) {
             return Err(Self::in_inode(inode));
@@ -108,7 +108,7 @@ impl Replayer<'_> {
         self.files.superblock().block_size as usize
     }
 
-    /// Bytes of a block that hold entries.
+    /// Bytes of a block that can hold entries.
     fn usable(&self) -> usize {
         self.block_size() - if self.files.superblock().has_checksums() { TAIL } else { 0 }
     }
@@ -129,7 +129,7 @@ impl Replayer<'_> {
         Ok(())
     }
 
-    /// Passes each block of a directory to `visit`: its number in the directory, on the disk, and its bytes.
+    /// Calls `visit` with each block of a directory: its number in the directory, its number on the disk, and its bytes.
     fn each_block(
         &self,
         folder: &Inode,
@@ -150,7 +150,7 @@ impl Replayer<'_> {
         Ok(())
     }
 
-    /// Passes each entry of a block to `visit`: where it stands, its length, and that of its name; the block is checked on the way.
+    /// Calls `visit` with each entry of a block: its offset, its length, and the length of its name. Also checks the block.
     fn each_entry(
         folder: &Inode,
         bytes: &[u8],
@@ -207,7 +207,7 @@ impl Replayer<'_> {
         self.store_block(folder, place.block, bytes)
     }
 
-    /// Adds a name; whether it was not there.
+    /// Adds a name; returns false if it exists already.
     fn add_name(&self, folder: &Inode, inode: &Inode, name: &[u8]) -> Result<bool> {
         if folder.kind() != FileKind::Directory || self.find_name(folder, name)?.is_some() {
             return Ok(false);
@@ -253,7 +253,7 @@ impl Replayer<'_> {
         bytes[at + HEAD..at + HEAD + name.len()].copy_from_slice(name);
     }
 
-    /// Writes a block of entries, with the entry that carries its checksum.
+    /// Writes a block of entries with its checksum entry.
     fn store_block(&self, folder: &Inode, block: u64, mut bytes: Vec<u8>) -> Result<()> {
         if self.files.superblock().has_checksums() {
             let at = bytes.len() - TAIL;

@@ -1,5 +1,5 @@
-//! Blocks that files get and lose: the map is read as a list of runs, changed, and written as a new tree of extents. Linux edits the
-//! tree in place; files read the same.
+//! Blocks that are added to or removed from files. The map is read as a list of runs, changed, and written as a new tree of
+//! extents. Linux edits the tree in place; the result is the same for a reader.
 
 use emmclab_base::Result;
 
@@ -15,7 +15,7 @@ const IN_INODE: usize = 4;
 const MAP: std::ops::Range<usize> = MAP_AT..MAP_AT + MAP_BYTES;
 
 impl Replayer<'_> {
-    /// A record says that a file has blocks here now.
+    /// Replays a record that adds blocks to a file.
     pub(super) fn add_range(&mut self, value: &[u8]) -> Result<()> {
         let (blocks, unwritten) = extent_length(le16(value, 8));
         let first = u64::from(le32(value, 4));
@@ -24,7 +24,7 @@ impl Replayer<'_> {
         self.change_range(le32(value, 0), run)
     }
 
-    /// A record says that a file has no blocks here now.
+    /// Replays a record that removes blocks from a file.
     pub(super) fn delete_range(&mut self, value: &[u8]) -> Result<()> {
         let (logical, blocks) = (u64::from(le32(value, 4)), u64::from(le32(value, 8)));
         self.change_range(le32(value, 0), Run { logical, blocks, physical: None, unwritten: false })
@@ -40,7 +40,7 @@ impl Replayer<'_> {
             let problem = "fast commits change a file that is mapped by indirect blocks";
             return Err(Structure::Inode(number).unsupported(inode.offset, problem));
         }
-        // As in Linux, a map that cannot be read is left as it is.
+        // As in Linux, a map that cannot be read is left unchanged.
         let Ok((runs, tree)) = self.files.all_runs(&inode) else { return Ok(()) };
         let mut left = Vec::with_capacity(runs.len() + 2);
         for run in runs {
@@ -74,7 +74,7 @@ impl Replayer<'_> {
         self.write_map(&inode, &left, &tree)
     }
 
-    /// Writes the map of an inode, whose tree has these blocks now.
+    /// Writes the map of an inode; `tree` are the blocks of its current extent tree.
     pub(super) fn write_map(&self, inode: &Inode, runs: &[Run], tree: &[u64]) -> Result<()> {
         let mut entries: Vec<(u64, [u8; EACH])> = Vec::new();
         let mut joined: Option<Run> = None;

@@ -1,4 +1,4 @@
-//! The scan: which fast commits are whole and go on top of the log. Rules of `ext4_fc_replay_scan` and `fc_do_one_pass`.
+//! The scan: finds the complete fast commits that apply on top of the log. Rules of `ext4_fc_replay_scan` and `fc_do_one_pass`.
 
 use emmclab_base::{Error, Result};
 
@@ -10,28 +10,28 @@ use crate::structure::Structure;
 
 const LONGEST_NAME: usize = 255;
 
-/// A record that has to be replayed.
+/// A record to be replayed.
 pub(crate) struct Step {
     pub tag: FastCommitTag,
     pub value: Vec<u8>,
 }
 
-/// What has to be replayed.
+/// The fast commits to be replayed.
 #[derive(Default)]
 pub(crate) struct Found {
     pub steps: Vec<Step>,
-    /// Blocks that files get by these commits, which the replay must not use otherwise: the first, and how many.
+    /// Blocks that these commits add to files, which the replay must not allocate: first block, and number of blocks.
     pub regions: Vec<(u64, u64)>,
     pub commits: u64,
 }
 
-/// The blocks of fast commits as they are met, one after the other.
+/// Scans the blocks of fast commits one after the other.
 pub(crate) struct Scan {
-    /// The transaction that they go on top of.
+    /// The transaction after which they apply.
     expected: u32,
     inode_size: usize,
     crc: u32,
-    /// Records of all the whole commits so far, then those of the present one.
+    /// Records of all complete commits so far, followed by those of the current one.
     found: Found,
     whole: (usize, usize),
 }
@@ -41,7 +41,7 @@ impl Scan {
         Self { expected, inode_size: usize::from(inode_size), crc: 0, found: Found::default(), whole: (0, 0) }
     }
 
-    /// Reads the next block, number `block` of the journal, which stands at byte `offset`; whether fast commits end here.
+    /// Scans the next block: number `block` of the journal, at byte `offset` of the disk. Returns true if fast commits end here.
     pub fn block(&mut self, bytes: &[u8], block: u64, offset: u64, is_first: bool) -> Result<bool> {
         if is_first && le16(bytes, 0) != FastCommitTag::Head.number() {
             return Ok(true);
@@ -101,7 +101,7 @@ impl Scan {
         Ok(false)
     }
 
-    /// Fast commits end at what is none, unless it is the first: Linux then refuses to mount.
+    /// Handles data that is not a valid record: fast commits end here, or, if no commit was complete, Linux refuses to mount.
     fn end(&self, fault: Error) -> Result<bool> {
         if self.whole.0 == 0 { Err(fault) } else { Ok(true) }
     }
@@ -120,7 +120,7 @@ impl Scan {
         }
     }
 
-    /// The records of whole commits.
+    /// Returns the records of complete commits.
     pub fn finish(mut self) -> Found {
         self.found.steps.truncate(self.whole.0);
         self.found.regions.truncate(self.whole.1);

@@ -14,7 +14,7 @@ const INODE_UNINIT: u16 = 1;
 const BLOCK_UNINIT: u16 = 2;
 const CHECKSUM_AT: usize = 0x1E;
 
-/// Where the halves of a field of a descriptor stand.
+/// The offsets of the low and high half of a field of a descriptor.
 type Field = (usize, usize);
 const FREE_BLOCKS: Field = (0x0C, 0x2C);
 const FREE_INODES: Field = (0x0E, 0x2E);
@@ -44,7 +44,7 @@ fn set_bit(bitmap: &mut [u8], bit: u32, value: bool) {
 }
 
 impl Replayer<'_> {
-    /// Marks blocks as used or free; those outside of the file system are left out.
+    /// Marks blocks as used or free; blocks outside of the file system are ignored.
     pub(super) fn mark(&self, first: u64, count: u64, used: bool) -> Result<()> {
         let superblock = self.files.superblock();
         let start = u64::from(superblock.first_block);
@@ -70,7 +70,7 @@ impl Replayer<'_> {
         Ok(())
     }
 
-    /// Takes a block that is free now, and not used by a later record either.
+    /// Allocates a block that is free and not used by a later record; starts the search at group `goal`.
     pub(super) fn allocate(&self, goal: u32) -> Result<u64> {
         let superblock = self.files.superblock();
         let groups = superblock.groups() as u32;
@@ -151,7 +151,7 @@ impl Replayer<'_> {
         self.files.disk().write(Structure::Group(number), offset, bytes)
     }
 
-    /// The descriptor of a group and its block bitmap, which is made where it was never written.
+    /// Returns the descriptor of a group and its block bitmap; a bitmap that was never written is computed.
     fn block_bitmap(&self, number: u32) -> Result<(Vec<u8>, Vec<u8>)> {
         let mut descriptor = self.descriptor(number)?;
         let group = Group::parse(number, &descriptor);
@@ -190,7 +190,7 @@ impl Replayer<'_> {
         Ok((descriptor, bitmap))
     }
 
-    /// Blocks at the beginning of a group that hold a superblock and descriptors.
+    /// Number of blocks at the start of a group that hold a superblock and descriptors.
     fn own_metadata(&self, number: u32) -> u64 {
         let superblock = self.files.superblock();
         let each = superblock.block_size / u32::from(superblock.descriptor_size);

@@ -1,4 +1,4 @@
-//! Extended attributes: in the inode after its extra fields, and in a block of their own.
+//! Extended attributes, which are stored in the inode after its extra fields and in a separate block.
 //!
 //! Source: Linux `Documentation/filesystems/ext4/attributes.rst`; `fs/ext4/xattr.h`.
 
@@ -11,11 +11,11 @@ use crate::bytes::{le16, le32};
 use crate::structure::Structure;
 
 const MAGIC: u32 = 0xEA02_0000;
-/// Bytes of the head of a block of attributes.
+/// Bytes of the header of a block of attributes.
 const BLOCK_HEAD: usize = 32;
 /// Bytes of an entry before its name.
 const ENTRY: usize = 16;
-/// Prefixes that a number stands for.
+/// The name prefixes, by their number.
 const PREFIXES: [&str; 9] = [
     "",
     "user.",
@@ -28,21 +28,21 @@ const PREFIXES: [&str; 9] = [
     "system.richacl",
 ];
 
-/// An extended attribute: its whole name, and its value.
+/// An extended attribute: its full name, and its value.
 pub type Attribute = (Vec<u8>, Vec<u8>);
 
 impl<B: Blocks> Filesystem<B> {
-    /// The extended attributes of an inode, those in the inode first.
+    /// Returns the extended attributes of an inode, those in the inode first.
     ///
     /// # Errors
     ///
-    /// Entries beyond the end of their block; values in an inode of their own, which are not supported.
+    /// Entries beyond the end of their block; values in a separate inode, which are not supported.
     pub fn attributes(&self, inode: &Inode) -> Result<Vec<Attribute>> {
         let structure = Structure::Attributes(inode.number());
         let mut out = Vec::new();
         let mut bytes = vec![0; usize::from(self.superblock().inode_size)];
         structure.read(self.disk(), inode.offset, &mut bytes)?;
-        // Behind the extra fields, whose length was checked with the inode.
+        // They follow the extra fields, whose length was checked when the inode was read.
         let extra = if bytes.len() > PLAIN_BYTES { usize::from(le16(&bytes, 0x80)) } else { 0 };
         let from = PLAIN_BYTES + extra;
         if bytes.len() >= from + 4 && le32(&bytes, from) == MAGIC {
@@ -63,7 +63,7 @@ impl<B: Blocks> Filesystem<B> {
         Ok(out)
     }
 
-    /// Reads entries from `at` on; values are counted from the beginning of `bytes`, which stand at byte `offset`.
+    /// Reads entries from `at` on. Offsets of values count from the start of `bytes`, which are at byte `offset` of the disk.
     fn read_attributes(
         structure: Structure,
         bytes: &[u8],

@@ -1,4 +1,4 @@
-//! Directories, read from end to end: a hash tree lies in entries that a linear reader passes over.
+//! Directories, read linearly: a hash tree is stored in entries that a linear reader skips.
 //!
 //! Source: Linux `Documentation/filesystems/ext4/directory.rst`; `fs/ext4/dir.c`, `namei.c` and `inline.c`.
 
@@ -16,14 +16,14 @@ use crate::superblock::Incompat;
 
 /// Bytes of an entry before its name.
 const HEAD: usize = 8;
-/// Bytes of the entry without a name at the end of a block that carries its checksum, and its type.
+/// Size and type of the entry at the end of a block that has no name and holds the checksum of the block.
 const TAIL: usize = 12;
 const TAIL_TYPE: u8 = 0xDE;
 
 /// Kinds of files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum FileKind {
-    /// The directory does not say, or an unknown number.
+    /// Not recorded in the directory, or an unknown number.
     Unknown,
     /// A regular file.
     Regular,
@@ -88,18 +88,18 @@ impl FileKind {
 pub struct Entry<'a> {
     /// The name: bytes without `/`, rarely not UTF-8.
     pub name: &'a [u8],
-    /// The inode that it leads to.
+    /// The inode to which it refers.
     pub inode: u32,
-    /// The kind of file by the directory's entry.
+    /// The kind of file, as recorded in the directory entry.
     pub kind: FileKind,
 }
 
 impl<B: Blocks> Filesystem<B> {
-    /// Passes each name of a directory to `visit`, `.` and `..` included, in the order of the disk, until it breaks.
+    /// Calls `visit` with each name of a directory in the order of the disk, including `.` and `..`, until it breaks.
     ///
     /// # Errors
     ///
-    /// Not a directory; an encrypted one; damaged blocks, named by their offset.
+    /// Not a directory; an encrypted one; damaged blocks, with their offsets.
     pub fn entries(
         &self,
         directory: &Inode,
@@ -139,7 +139,7 @@ impl<B: Blocks> Filesystem<B> {
         Ok(())
     }
 
-    /// The names of a directory, `.` and `..` included, in the order of the disk.
+    /// Returns the names of a directory in the order of the disk, including `.` and `..`.
     ///
     /// # Errors
     ///
@@ -153,7 +153,7 @@ impl<B: Blocks> Filesystem<B> {
         Ok(out)
     }
 
-    /// The inode of a name in a directory.
+    /// Returns the inode of a name in a directory.
     pub(super) fn find(&self, directory: &Inode, name: &[u8]) -> Result<Option<u32>> {
         let mut found = None;
         self.entries(directory, |entry| {
@@ -206,7 +206,7 @@ impl<B: Blocks> Filesystem<B> {
         while at < bytes.len() {
             let length = record_length(le16(bytes, at + 4), self.superblock().block_size);
             let rest = &bytes[at..];
-            // Without types, the length of a name has two bytes.
+            // If entries have no types, the length of a name has two bytes.
             let name_length = if has_types {
                 usize::from(rest.get(6).copied().unwrap_or(0))
             } else {
@@ -252,7 +252,7 @@ impl<B: Blocks> Filesystem<B> {
         let whole = record_length(le16(bytes, 4), size as u32) == size && le32(bytes, 0) == 0;
         let is_index = directory.flags().contains(InodeFlags::INDEX) && (logical == 0 || whole);
         let (stored, computed) = if is_index {
-            // Count and limit of a node stand after its empty entry, of the root after `.`, `..` and eight bytes.
+            // Count and limit are stored after the empty entry of a node; in the root, after `.`, `..` and eight bytes.
             let from = if whole { 8 } else { 32 };
             let (limit, count) = (usize::from(le16(bytes, from)), usize::from(le16(bytes, from + 2)));
             let (tail, used) = (from + 8 * limit, from + 8 * count);
@@ -275,7 +275,7 @@ impl<B: Blocks> Filesystem<B> {
     }
 }
 
-/// The length of an entry: in blocks of 65,536 bytes, its two low bits are the high ones.
+/// Decodes the length of an entry: in blocks of 65,536 bytes, the two low bits are the two high bits of the length.
 pub(crate) fn record_length(stored: u16, block_size: u32) -> usize {
     let stored = u32::from(stored);
     let length = match stored {

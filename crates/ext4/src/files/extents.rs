@@ -10,12 +10,12 @@ use crate::bytes::{le16, le32, wide};
 use crate::checksum::crc32c;
 use crate::structure::Structure;
 
-/// What the header of a node of an extent tree begins with.
+/// The magic number at the start of a node of an extent tree.
 pub(crate) const EXTENT_MAGIC: u16 = 0xF30A;
 const MAX_DEPTH: u16 = 5;
 /// Bytes of the header, and of each entry.
 pub(crate) const EXTENT_BYTES: usize = 12;
-/// Lengths above it mean unwritten blocks, as many as it is exceeded by.
+/// A length above this value means unwritten blocks; their number is the excess.
 const MAX_LENGTH: u16 = 32768;
 /// Blocks of a file are counted with 32 bits.
 pub(super) const END: u64 = 1 << 32;
@@ -65,7 +65,7 @@ pub(super) fn at<B: Blocks>(mapper: &mut Mapper<'_, B>, logical: u64) -> Result<
     }
 }
 
-/// Blocks of an extent with this length on the disk, and whether they are unwritten.
+/// Decodes the length of an extent: the number of blocks, and whether they are unwritten.
 pub(crate) fn extent_length(stored: u16) -> (u16, bool) {
     if stored > MAX_LENGTH { (stored - MAX_LENGTH, true) } else { (stored, false) }
 }
@@ -79,7 +79,7 @@ fn hole<B: Blocks>(mapper: &Mapper<'_, B>, logical: u64, end: u64) -> Result<Run
     Ok(Run { logical, blocks: end - logical, physical: None, unwritten: false })
 }
 
-/// How many of the first entries hold the condition, which holds for none after.
+/// Returns how many entries satisfy the condition; these must be the first ones.
 fn partition(entries: usize, holds: impl Fn(usize) -> bool) -> usize {
     let (mut low, mut high) = (0, entries);
     while low < high {
@@ -89,7 +89,7 @@ fn partition(entries: usize, holds: impl Fn(usize) -> bool) -> usize {
     low
 }
 
-/// Reads and checks the block below `level`, where another one was read last.
+/// Reads and checks the block below `level`, unless it is the block that was read last at that level.
 fn descend<B: Blocks>(mapper: &mut Mapper<'_, B>, level: usize, block: u64, depth: u16) -> Result<Header> {
     let structure = Structure::ExtentBlock(mapper.inode.number());
     let offset = mapper.filesystem.offset_of(block, structure)?;
@@ -112,7 +112,7 @@ fn descend<B: Blocks>(mapper: &mut Mapper<'_, B>, level: usize, block: u64, dept
     structure.read(mapper.filesystem.disk(), offset, &mut known.bytes)?;
     let header = check(&known.bytes, structure, offset, Some(depth))?;
     if mapper.filesystem.superblock().has_checksums() {
-        // The checksum stands after the room for entries.
+        // The checksum follows the space for entries.
         let tail = EXTENT_BYTES * (usize::from(le16(&known.bytes, 4)) + 1);
         let stored = le32(&known.bytes, tail);
         let computed = crc32c(mapper.filesystem.seed_of(mapper.inode), &known.bytes[..tail]);
@@ -128,7 +128,7 @@ fn wrong_depth(structure: Structure, offset: u64, depth: u16, wanted: u16) -> em
     structure.fault(offset + 6, format!("depth {depth} of the extent tree, {wanted} expected"))
 }
 
-/// Checks a node as a whole: keys in order and without overlap.
+/// Checks a whole node: its keys must be in order and without overlaps.
 fn check(bytes: &[u8], structure: Structure, offset: u64, depth: Option<u16>) -> Result<Header> {
     let fault = |at: usize, problem: String| Err(structure.fault(offset + at as u64, problem));
     let (magic, entries, most) = (le16(bytes, 0), le16(bytes, 2), le16(bytes, 4));

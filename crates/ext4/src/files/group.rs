@@ -1,4 +1,4 @@
-//! Group descriptors, and the bitmaps that they lead to.
+//! Group descriptors, and the bitmaps to which they refer.
 //!
 //! Source: Linux `Documentation/filesystems/ext4/group_descr.rst`; checksums as in `fs/ext4/super.c` and `bitmap.c`.
 
@@ -25,7 +25,7 @@ bitflags! {
     }
 }
 
-/// Where the parts of a block group stand, in blocks.
+/// The locations of the parts of a block group, as blocks.
 pub(crate) struct Group {
     number: u32,
     pub inode_table: u64,
@@ -38,7 +38,7 @@ pub(crate) struct Group {
 }
 
 impl Group {
-    /// Reads a descriptor; its checksum is not looked at.
+    /// Parses a descriptor; its checksum is not checked.
     pub fn parse(number: u32, bytes: &[u8]) -> Self {
         let is_wide = bytes.len() >= 64;
         let high = |at| if is_wide { le32(bytes, at) } else { 0 };
@@ -55,7 +55,7 @@ impl Group {
         }
     }
 
-    /// The number of its first inode.
+    /// The number of the first inode of the group.
     pub fn first_inode(&self, superblock: &Superblock) -> u32 {
         self.number * superblock.inodes_per_group + 1
     }
@@ -96,8 +96,8 @@ impl<B: Blocks> Filesystem<B> {
         }
     }
 
-    /// The bits of used clusters of a group, the first in the lowest bit of the first byte; `None` if they were never
-    /// written, so that only metadata of the group is in use.
+    /// The bitmap of used clusters of a group; the first cluster is the lowest bit of the first byte. `None` if it was never
+    /// written; then only metadata of the group is in use.
     pub(super) fn block_bitmap(&self, group: &Group) -> Result<Option<Vec<u8>>> {
         if group.flags.contains(GroupFlags::BLOCK_UNINIT) {
             return Ok(None);
@@ -113,7 +113,7 @@ impl<B: Blocks> Filesystem<B> {
         .map(Some)
     }
 
-    /// The bits of used inodes of a group; `None` if they were never written, so that none is.
+    /// The bitmap of used inodes of a group; `None` if it was never written; then no inode is in use.
     pub(crate) fn inode_bitmap(&self, group: &Group) -> Result<Option<Vec<u8>>> {
         if group.flags.contains(GroupFlags::INODE_UNINIT) {
             return Ok(None);

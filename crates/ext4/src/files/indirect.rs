@@ -1,4 +1,4 @@
-//! Maps of blocks from before extents: twelve direct blocks, then one, two and three levels of indirect blocks.
+//! Block maps without extents: twelve direct blocks, then one, two and three levels of indirect blocks.
 //!
 //! Source: Linux `Documentation/filesystems/ext4/ifork.rst`; `fs/ext4/indirect.c`.
 
@@ -37,7 +37,7 @@ pub(super) fn at<B: Blocks>(mapper: &mut Mapper<'_, B>, logical: u64) -> Result<
     }
     let mut block = le32(&mapper.inode.map, 4 * (DIRECT as usize + depth as usize - 1));
     for level in 0..depth as usize {
-        // Blocks that one entry of this level stands for.
+        // Number of blocks that one entry of this level maps.
         let below = each.pow(depth - 1 - level as u32);
         if block == 0 {
             let span = below * each;

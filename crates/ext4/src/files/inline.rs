@@ -1,4 +1,4 @@
-//! Contents inside an inode: the words of the map, then the value of the extended attribute `system.data`.
+//! Contents that are stored in an inode: in the words of the block map, then in the value of the extended attribute `system.data`.
 //!
 //! Source: Linux `Documentation/filesystems/ext4/inlinedata.rst` and `attributes.rst`; `fs/ext4/inline.c`.
 
@@ -10,7 +10,7 @@ const ENTRY_BYTES: usize = 16;
 /// The number of the prefix `system.`.
 const SYSTEM: u8 = 7;
 
-/// The contents of an inode of these bytes, whose attributes start at `at`; or the byte at fault, and how.
+/// Returns the contents of an inode whose attributes start at byte `at`; on an error, the offset and a description.
 pub(super) fn contents(
     bytes: &[u8],
     map: &[u8; MAP_BYTES],
@@ -22,7 +22,7 @@ pub(super) fn contents(
     }
     let first = at + 4;
     let mut entry = first;
-    // The list ends with four zero bytes, or with the inode.
+    // The list ends with four zero bytes, or at the end of the inode.
     while bytes.len() >= entry + ENTRY_BYTES && le32(bytes, entry) != 0 {
         let name_length = usize::from(bytes[entry]);
         let name = bytes.get(entry + ENTRY_BYTES..entry + ENTRY_BYTES + name_length);

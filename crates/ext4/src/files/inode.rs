@@ -1,4 +1,4 @@
-//! Inodes: kind, size, times, and the words that map their blocks.
+//! Inodes: kind, size, times, and the words of the block map.
 //!
 //! Source: Linux `Documentation/filesystems/ext4/inodes.rst`; `fs/ext4/inode.c`.
 
@@ -15,9 +15,9 @@ use crate::checksum::crc32c;
 use crate::structure::Structure;
 use crate::superblock::Incompat;
 
-/// Bytes of the words in the inode that map blocks, or hold a short symbolic link.
+/// Bytes of the words in the inode that map blocks or hold a short symbolic link.
 pub(crate) const MAP_BYTES: usize = 60;
-/// Where these words stand in the inode.
+/// Offset of these words in the inode.
 pub(crate) const MAP_AT: usize = 0x28;
 const CHECKSUM_LOW: usize = 0x7C;
 const CHECKSUM_HIGH: usize = 0x82;
@@ -32,9 +32,9 @@ bitflags! {
         const ENCRYPT = 0x800;
         /// A directory with a hash tree.
         const INDEX = 0x1000;
-        /// Mapped by extents, else by indirect blocks.
+        /// Blocks are mapped by extents, otherwise by indirect blocks.
         const EXTENTS = 0x8_0000;
-        /// Contents stand in the inode.
+        /// Contents are stored in the inode.
         const INLINE_DATA = 0x1000_0000;
         /// A directory that ignores case.
         const CASEFOLD = 0x4000_0000;
@@ -56,7 +56,7 @@ pub struct Inode {
     attribute_block: u64,
     pub(super) generation: u32,
     pub(super) map: [u8; MAP_BYTES],
-    /// Where it stands on the disk, in bytes.
+    /// Its location on the disk, in bytes.
     pub(crate) offset: u64,
 }
 
@@ -76,17 +76,17 @@ impl Inode {
         FileKind::of_mode(self.mode)
     }
 
-    /// Bytes of the contents.
+    /// Size of the contents in bytes.
     pub fn size(&self) -> u64 {
         self.size
     }
 
-    /// Names that lead to the inode.
+    /// Number of names that refer to the inode.
     pub fn links(&self) -> u16 {
         self.links
     }
 
-    /// When the contents changed last: seconds since 1970, and nanoseconds.
+    /// Time of the last change of the contents: seconds since 1970, and nanoseconds.
     pub fn modified(&self) -> (i64, u32) {
         self.modified
     }
@@ -96,7 +96,7 @@ impl Inode {
         self.flags
     }
 
-    /// The contents, where they stand in the inode.
+    /// The contents, if they are stored in the inode.
     pub(super) fn inline(&self) -> Option<&[u8]> {
         self.inline.as_deref()
     }
@@ -106,7 +106,7 @@ impl Inode {
         self.attribute_block
     }
 
-    /// The target of a symbolic link that stands in the inode.
+    /// The target of a symbolic link, if it is stored in the inode.
     pub(super) fn short_link(&self) -> Option<&[u8]> {
         let elsewhere = self.flags.intersects(InodeFlags::EXTENTS | InodeFlags::INLINE_DATA);
         if elsewhere || self.kind() != FileKind::Symlink {
@@ -115,37 +115,37 @@ impl Inode {
         self.map[..MAP_BYTES - 1].get(..usize::try_from(self.size).ok()?)
     }
 
-    /// Whether the words of the inode map blocks: not in devices, pipes and short symbolic links.
+    /// Whether the words of the inode map blocks: false for devices, pipes and short symbolic links.
     pub(super) fn has_map(&self) -> bool {
         let kinds = [FileKind::Regular, FileKind::Directory, FileKind::Symlink];
         kinds.contains(&self.kind()) && self.inline.is_none() && self.short_link().is_none()
     }
 }
 
-/// Where the inodes of a block group lie.
+/// The location of the inodes of a block group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InodeTable {
-    /// Its blocks.
+    /// Blocks of the table.
     pub blocks: Range<u64>,
     /// The number of the first inode.
     pub first_inode: u32,
-    /// How many there are.
+    /// Number of inodes.
     pub inodes: u32,
 }
 
 impl InodeTable {
-    /// Whether an inode stands here.
+    /// Whether the table contains an inode.
     pub fn holds(&self, inode: u32) -> bool {
         inode.checked_sub(self.first_inode).is_some_and(|index| index < self.inodes)
     }
 }
 
 impl<B: Blocks> Filesystem<B> {
-    /// Where the inodes lie, group by group.
+    /// Returns the locations of the inodes, group by group.
     ///
     /// # Errors
     ///
-    /// A bad checksum of a group's descriptor.
+    /// A bad checksum of a group descriptor.
     pub fn inode_tables(&self) -> Result<Vec<InodeTable>> {
         let superblock = self.superblock();
         let inodes = superblock.inodes_per_group;
@@ -159,11 +159,11 @@ impl<B: Blocks> Filesystem<B> {
         tables.collect()
     }
 
-    /// The inode of a number; the numbers start at 1.
+    /// Reads the inode with this number; numbers start at 1.
     ///
     /// # Errors
     ///
-    /// A number that the file system does not have; a bad checksum of the inode or its group's descriptor.
+    /// A number that the file system does not have; a bad checksum of the inode or of its group descriptor.
     pub fn inode(&self, number: u32) -> Result<Inode> {
         let structure = Structure::Inode(number);
         let superblock = self.superblock();
@@ -181,7 +181,7 @@ impl<B: Blocks> Filesystem<B> {
         self.parse_inode(number, bytes, offset)
     }
 
-    /// Where an inode stands, in bytes.
+    /// The location of an inode, in bytes.
     pub(crate) fn inode_place(&self, number: u32) -> Result<u64> {
         let structure = Structure::Inode(number);
         let superblock = self.superblock();
@@ -196,7 +196,7 @@ impl<B: Blocks> Filesystem<B> {
         Ok(self.offset_of(block, structure)? + within % block_size)
     }
 
-    /// Puts the right checksum into the bytes of an inode.
+    /// Updates the checksum in the bytes of an inode.
     pub(crate) fn seal_inode(&self, number: u32, bytes: &mut [u8]) {
         if !self.superblock().has_checksums() {
             return;
@@ -210,7 +210,7 @@ impl<B: Blocks> Filesystem<B> {
         }
     }
 
-    /// The inode in these bytes, which stand at byte `offset`.
+    /// Parses the inode in these bytes, which are at byte `offset` of the disk.
     pub(crate) fn parse_inode(&self, number: u32, bytes: &[u8], offset: u64) -> Result<Inode> {
         let structure = Structure::Inode(number);
         let extra = if bytes.len() > PLAIN_BYTES { usize::from(le16(bytes, 0x80)) } else { 0 };
@@ -231,7 +231,7 @@ impl<B: Blocks> Filesystem<B> {
         let has_high_size = FileKind::of_mode(mode) == FileKind::Regular
             || self.superblock().incompat.contains(Incompat::LARGEDIR);
         let size = wide(if has_high_size { le32(bytes, 0x6C) } else { 0 }, le32(bytes, 0x4));
-        // Two bits of the extra field carry seconds beyond 2038.
+        // Two bits of the extra field extend the seconds beyond 2038.
         let more = if extra >= 0x8C - PLAIN_BYTES { le32(bytes, 0x88) } else { 0 };
         let seconds = i64::from(le32(bytes, 0x10).cast_signed()) + (i64::from(more & 3) << 32);
         let mut map = [0; MAP_BYTES];

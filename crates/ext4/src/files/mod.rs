@@ -29,11 +29,11 @@ use crate::checksum::crc32c;
 use crate::structure::Structure;
 use crate::superblock::Superblock;
 
-/// The number of the root directory.
+/// The inode number of the root directory.
 pub const ROOT: u32 = 2;
 
-/// A file system on a disk, as it lies there: what waits in the journal is not seen. Open it on what
-/// [`crate::Recovery`] returns to see it.
+/// A file system on a disk, without changes that are only in its journal. To see these, open it on the result of
+/// [`crate::Recovery`].
 pub struct Filesystem<B> {
     disk: B,
     superblock: Superblock,
@@ -50,7 +50,7 @@ impl<B: Blocks> Filesystem<B> {
         Ok(Self { disk, superblock })
     }
 
-    /// A file system whose superblock is known, and was checked.
+    /// A file system whose superblock was already read and checked.
     pub(crate) fn with(disk: B, superblock: Superblock) -> Self {
         Self { disk, superblock }
     }
@@ -60,23 +60,24 @@ impl<B: Blocks> Filesystem<B> {
         &self.superblock
     }
 
-    /// The disk it was opened on, once nothing else is read.
+    /// Returns the disk on which it was opened.
     pub(crate) fn into_disk(self) -> B {
         self.disk
     }
 
-    /// The disk it was opened on.
+    /// The disk on which it was opened.
     pub fn disk(&self) -> &B {
         &self.disk
     }
 
-    /// The inode that a path leads to, from the root; `None` if a part of the path does not exist. Names are separated by
-    /// `/`; `.`, `..` and empty names mean what they mean to Linux. Symbolic links are not followed: the last one is returned,
-    /// and one before is an error.
+    /// Returns the inode of a path from the root; `None` if a part of the path does not exist.
+    ///
+    /// Names are separated by `/`; `.`, `..` and empty names have the same meaning as in Linux. Symbolic links are not followed: if
+    /// the path ends with one, its inode is returned; anywhere else it is an error.
     ///
     /// # Errors
     ///
-    /// Damaged structures on the way; directories whose names cannot be compared (encrypted, or without regard to case).
+    /// Damaged structures on the way; directories whose names cannot be compared (encrypted, or ignoring case).
     pub fn lookup(&self, path: impl AsRef<[u8]>) -> Result<Option<Inode>> {
         let mut at = self.inode(ROOT)?;
         for name in path.as_ref().split(|byte| *byte == b'/').filter(|name| !name.is_empty()) {
@@ -95,12 +96,12 @@ impl<B: Blocks> Filesystem<B> {
         Ok(Some(at))
     }
 
-    /// Bytes of a file from `offset` on; how many there are, fewer than asked for at its end. Holes and unwritten extents
-    /// are zeros.
+    /// Reads bytes of a file from `offset` on; returns how many were read, which is less than the buffer's length at the end of the
+    /// file. Holes and unwritten extents read as zeros.
     ///
     /// # Errors
     ///
-    /// Damaged mappings; files without contents (devices, pipes), encrypted files.
+    /// Damaged mappings; files without contents (devices, pipes); encrypted files.
     pub fn read(&self, inode: &Inode, offset: u64, buffer: &mut [u8]) -> Result<usize> {
         if inode.flags().contains(InodeFlags::ENCRYPT) && inode.kind() == FileKind::Regular {
             return Err(Structure::Data(inode.number()).unsupported(inode.offset, "the file is encrypted"));
@@ -142,11 +143,11 @@ impl<B: Blocks> Filesystem<B> {
         Ok(length)
     }
 
-    /// A file as a whole, of at most `limit` bytes.
+    /// Reads a whole file of at most `limit` bytes.
     ///
     /// # Errors
     ///
-    /// A longer file; and as for [`Self::read`].
+    /// A longer file; otherwise as for [`Self::read`].
     pub fn contents(&self, inode: &Inode, limit: usize) -> Result<Vec<u8>> {
         let length =
             usize::try_from(inode.size()).ok().filter(|length| *length <= limit).ok_or_else(|| {
@@ -158,11 +159,11 @@ impl<B: Blocks> Filesystem<B> {
         Ok(out)
     }
 
-    /// Where a symbolic link leads.
+    /// Returns the target of a symbolic link.
     ///
     /// # Errors
     ///
-    /// Not a symbolic link, one longer than a block, an encrypted one; damaged mappings.
+    /// Not a symbolic link, one longer than a block, or an encrypted one; damaged mappings.
     pub fn link(&self, inode: &Inode) -> Result<Vec<u8>> {
         let structure = Structure::Data(inode.number());
         if inode.kind() != FileKind::Symlink {
@@ -177,13 +178,13 @@ impl<B: Blocks> Filesystem<B> {
         }
     }
 
-    /// The checksum state that blocks of an inode go on from.
+    /// The checksum state from which the checksums of an inode's blocks continue.
     pub(crate) fn seed_of(&self, inode: &Inode) -> u32 {
         let seed = crc32c(self.superblock.seed, &inode.number().to_le_bytes());
         crc32c(seed, &inode.generation.to_le_bytes())
     }
 
-    /// Where a block of the file system stands, in bytes; a block outside of it is an error of `structure`.
+    /// The location of a block of the file system, in bytes; a block outside of it is reported as an error of `structure`.
     pub(crate) fn offset_of(&self, block: u64, structure: Structure) -> Result<u64> {
         let offset = block.saturating_mul(u64::from(self.superblock.block_size));
         if block < u64::from(self.superblock.first_block) || block >= self.superblock.blocks {

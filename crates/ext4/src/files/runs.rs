@@ -1,4 +1,4 @@
-//! Where the blocks of a file lie.
+//! The locations of the blocks of a file.
 
 use emmclab_base::Result;
 
@@ -6,28 +6,28 @@ use super::inode::InodeFlags;
 use super::{Filesystem, Inode, extents, indirect};
 use crate::blocks::Blocks;
 
-/// Blocks of a file that lie one after the other.
+/// Consecutive blocks of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Run {
-    /// The first, counted from the beginning of the file.
+    /// The first block, counted from the start of the file.
     pub logical: u64,
-    /// How many; at least one.
+    /// Number of blocks; at least one.
     pub blocks: u64,
-    /// Where the first lies, as a block of the file system; `None` for a hole.
+    /// The first block on the disk, as a block of the file system; `None` for a hole.
     pub physical: Option<u64>,
     /// Allocated, but reads as zeros.
     pub unwritten: bool,
 }
 
 impl Run {
-    /// The block after the last, counted from the beginning of the file.
+    /// The block after the last one, counted from the start of the file.
     pub fn end(&self) -> u64 {
         self.logical + self.blocks
     }
 }
 
-/// The part of an extent tree or of indirect blocks that was read, level by level, so that a file is mapped in order without reading
-/// a block twice.
+/// Maps a file and keeps the last block that was read at each level of its extent tree or indirect blocks, so that mapping it in
+/// order reads no block twice.
 pub(super) struct Mapper<'a, B> {
     pub filesystem: &'a Filesystem<B>,
     pub inode: &'a Inode,
@@ -42,7 +42,7 @@ pub(super) struct Level {
 }
 
 impl<B: Blocks> Mapper<'_, B> {
-    /// The run that holds a block of the file, from there on.
+    /// Returns the run from a block of the file on.
     pub fn at(&mut self, logical: u64) -> Result<Run> {
         if self.inode.flags().contains(InodeFlags::EXTENTS) {
             extents::at(self, logical)
@@ -57,7 +57,7 @@ impl<B: Blocks> Filesystem<B> {
         Mapper { filesystem: self, inode, levels: Vec::new() }
     }
 
-    /// All the blocks that an inode with extents maps, whatever its size, without holes; and the blocks of the tree itself.
+    /// Returns all blocks that an inode with extents maps, beyond its size too, without holes; and the blocks of the tree itself.
     pub(crate) fn all_runs(&self, inode: &Inode) -> Result<(Vec<Run>, Vec<u64>)> {
         let mut mapper = self.runs(inode);
         let (mut runs, mut tree): (Vec<Run>, Vec<u64>) = (Vec::new(), Vec::new());
@@ -78,7 +78,7 @@ impl<B: Blocks> Filesystem<B> {
         Ok((runs, tree))
     }
 
-    /// The blocks of a file in order, holes included; none if the contents stand in the inode.
+    /// Returns the blocks of a file in order, including holes; nothing if the contents are stored in the inode.
     ///
     /// # Errors
     ///

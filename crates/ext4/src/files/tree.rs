@@ -1,4 +1,4 @@
-//! A folder with all that is below it, as a reader of the mounted file system would find it.
+//! A folder and everything below it, as a reader of the mounted file system would see it.
 
 use std::ops::ControlFlow;
 
@@ -12,23 +12,23 @@ use crate::structure::Structure;
 /// A file, folder or link below a folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Node {
-    /// Its path from that folder, without a slash at the beginning.
+    /// Its path from that folder, without a leading slash.
     pub path: Vec<u8>,
     /// Its kind.
     pub kind: FileKind,
-    /// Its inode: equal for two names of one file.
+    /// Its inode; equal for two names of the same file.
     pub inode: u32,
-    /// Names that lead to it.
+    /// Number of names that refer to it.
     pub links: u16,
-    /// Contents of a regular file, target of a symbolic link; else empty.
+    /// Contents of a regular file, or target of a symbolic link; otherwise empty.
     pub data: Vec<u8>,
     /// Extended attributes, by name.
     pub attributes: Vec<Attribute>,
 }
 
 impl<B: Blocks> Filesystem<B> {
-    /// All that is below a folder, by path; `None` if there is no such folder. `limit` bounds the bytes of each file, and `most`
-    /// the number of nodes.
+    /// Returns everything below a folder, sorted by path; `None` if there is no such folder. `limit` is the maximum size of each
+    /// file in bytes, and `most` the maximum number of nodes.
     ///
     /// # Errors
     ///

@@ -1,5 +1,5 @@
-//! A check of what is reachable from the root: that a reader, and a writer that trusts the bitmaps, are not misled. It is no
-//! e2fsck: what cannot be reached (orphans, counters of free blocks) is not looked at.
+//! Checks everything that is reachable from the root: that it is safe for a reader, and for a writer that trusts the bitmaps. It
+//! does not replace e2fsck: what cannot be reached (orphans, counters of free blocks) is not checked.
 
 use std::ops::ControlFlow;
 
@@ -11,14 +11,14 @@ use super::{FileKind, Filesystem, Inode, ROOT};
 use crate::blocks::Blocks;
 use crate::structure::Structure;
 
-/// Directories with more links than fit have 1.
+/// The link count of a directory with more links than the field can hold.
 const MANY_LINKS: u16 = 1;
 
-/// The counts and faults of a walk.
+/// The counts of a walk, and the faults that it found.
 #[derive(Debug, Default)]
 #[non_exhaustive]
 pub struct Walk {
-    /// Inodes that a name leads to.
+    /// Inodes to which a name refers.
     pub inodes: u64,
     /// Directories among them.
     pub directories: u64,
@@ -28,7 +28,7 @@ pub struct Walk {
     pub faults: Vec<Error>,
 }
 
-/// The facts on an inode, while the walk goes on.
+/// What the walk knows about an inode so far.
 struct Known {
     names: u32,
     links: u16,
@@ -42,13 +42,13 @@ struct Walker<'a, B> {
     out: Walk,
     inodes: FxHashMap<u32, Known>,
     groups: FxHashMap<u32, Bitmaps>,
-    /// A bit for each block that is part of a file.
+    /// One bit for each block that is part of a file.
     claimed: Vec<u64>,
-    /// Directories to read, each with the directory that names it.
+    /// Directories still to be read, each with its parent directory.
     left: Vec<(u32, u32)>,
 }
 
-/// The bitmaps of a group; `None` if nothing was ever written.
+/// The bitmaps of a group; `None` if they were never written.
 #[derive(Default)]
 struct Bitmaps {
     blocks: Option<Vec<u8>>,
@@ -56,9 +56,10 @@ struct Bitmaps {
 }
 
 impl<B: Blocks> Filesystem<B> {
-    /// Walks through every directory from the root and checks, up to `limit` faults: each inode and directory can be read, is
-    /// marked as used, and has as many links as names; blocks are inside of the file system, marked as used, and part of one
-    /// file only; each directory has one parent, and names it.
+    /// Walks through every directory from the root and checks the file system, up to `limit` faults.
+    ///
+    /// Each inode and directory must be readable, be marked as used, and have as many links as names. Blocks must be inside the
+    /// file system, be marked as used, and belong to one file only. Each directory must have one parent, and refer to it.
     pub fn walk(&self, limit: usize) -> Walk {
         let words = self.superblock().blocks.div_ceil(64);
         let mut walker = Walker {
@@ -97,7 +98,7 @@ impl<B: Blocks> Walker<'_, B> {
         result.map_err(|error| self.fault(error)).ok()
     }
 
-    /// A name in `parent` leads to an inode.
+    /// Handles a name in `parent` that refers to an inode.
     fn reach(&mut self, number: u32, parent: u32) {
         if let Some(known) = self.inodes.get_mut(&number) {
             known.names += 1;
@@ -135,7 +136,7 @@ impl<B: Blocks> Walker<'_, B> {
             let problem = format!("`.` and `..` are {own:?} and {up:?}, not {number} and {parent}");
             self.fault(structure.fault(inode.offset, problem));
         }
-        // `.` in itself, and `..` in its parent; the root is both.
+        // `.` counts for the directory itself, and `..` for its parent; the root is its own parent.
         if let Some(known) = self.inodes.get_mut(&number) {
             known.names += 1;
         }

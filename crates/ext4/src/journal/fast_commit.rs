@@ -1,4 +1,4 @@
-//! Fast commits: small records of single changes after the log. `fast` replays them.
+//! Fast commits: small records of single changes, stored after the log. `fast` replays them.
 //!
 //! Source: Linux `fs/ext4/fast_commit.h` and `ext4_fc_replay_scan` in `fast_commit.c`. Little-endian.
 
@@ -10,23 +10,23 @@ pub(crate) const HEAD: usize = 4;
 /// Kinds of records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FastCommitTag {
-    /// Blocks that a file got.
+    /// Blocks are added to a file.
     AddRange = 1,
-    /// Blocks that a file lost.
+    /// Blocks are removed from a file.
     DeleteRange,
-    /// A new name of a new inode.
+    /// A new name for a new inode.
     Create,
-    /// A new name.
+    /// A new name for an existing inode.
     Link,
-    /// A name removed.
+    /// A name is removed.
     Unlink,
-    /// An inode as a whole.
+    /// A whole inode.
     Inode,
     /// Filler up to the end of a block.
     Pad,
     /// The end of a commit, with its checksum.
     Tail,
-    /// The beginning, with features and the transaction.
+    /// The start of fast commits, with features and the transaction.
     Head,
 }
 
@@ -36,7 +36,7 @@ impl FastCommitTag {
         self as u16
     }
 
-    /// The fewest bytes of its value.
+    /// The smallest length of its value in bytes.
     fn least(self) -> usize {
         match self {
             Self::AddRange => 16,
@@ -48,7 +48,7 @@ impl FastCommitTag {
     }
 }
 
-/// The kind of a number on the disk.
+/// The kind of record with this number on the disk.
 pub(crate) fn tag(number: u16) -> Option<FastCommitTag> {
     let all = [
         FastCommitTag::AddRange,
@@ -71,11 +71,11 @@ pub struct FastCommitRecord<'a> {
     pub tag: FastCommitTag,
     /// Its value.
     pub value: &'a [u8],
-    /// Where it starts in its block, in bytes.
+    /// Its offset in the block, in bytes.
     pub offset: usize,
 }
 
-/// The records of a block of fast commits; ends at the first that is none.
+/// Iterates over the records of a block of fast commits; ends at the first invalid one.
 #[derive(Clone, Debug)]
 pub struct FastCommitRecords<'a> {
     block: &'a [u8],

@@ -1,4 +1,4 @@
-//! Where the journal lies: in an inode of the file system, or on a device of its own.
+//! The location of the journal: in an inode of the file system, or on a separate device.
 
 use emmclab_base::Result;
 
@@ -8,7 +8,7 @@ use crate::files::{FileKind, Filesystem, Inode, InodeFlags, Run};
 use crate::structure::Structure;
 use crate::superblock::{Compat, Incompat, OFFSET, Superblock};
 
-/// The blocks of a journal on the disk that holds it.
+/// The location of the blocks of a journal on the disk that holds it.
 #[derive(Clone, Debug, Default)]
 pub struct Location {
     runs: Vec<Run>,
@@ -19,7 +19,7 @@ pub struct Location {
 }
 
 impl Location {
-    /// Where the journal inside a file system lies; `None` if it has no journal, or one on another device.
+    /// Locates the journal inside a file system; `None` if it has no journal, or one on another device.
     ///
     /// # Errors
     ///
@@ -32,7 +32,7 @@ impl Location {
         Self::of_inode(filesystem, &filesystem.inode(superblock.journal_inode)?).map(Some)
     }
 
-    /// Where the journal of an inode lies.
+    /// Locates the journal that is stored in an inode.
     pub(crate) fn of_inode<B: Blocks>(filesystem: &Filesystem<B>, inode: &Inode) -> Result<Self> {
         let superblock = filesystem.superblock();
         let structure = Structure::Inode(inode.number());
@@ -64,11 +64,11 @@ impl Location {
         Ok(Self { runs, block_size, blocks, superblock: 0 })
     }
 
-    /// Where the journal on a device of its own lies, which has to be that of `filesystem`.
+    /// Locates the journal on a separate device; it must be the journal of `filesystem`.
     ///
     /// # Errors
     ///
-    /// Not a journal device, or that of another file system.
+    /// Not a journal device, or the journal of another file system.
     pub fn external(device: &dyn Blocks, filesystem: &Superblock) -> Result<Self> {
         let structure = Structure::JournalDevice;
         let mut bytes = [0; crate::superblock::BYTES];
@@ -89,7 +89,7 @@ impl Location {
             return Err(structure.fault(OFFSET + 0x18, problem));
         }
         let block_size = u64::from(superblock.block_size);
-        // Blocks of the journal are those of the device; its superblock follows the block that holds byte 1,024.
+        // Blocks of the journal are numbered as blocks of the device; its superblock follows the block that holds byte 1,024.
         let blocks = superblock.blocks;
         let run = Run { logical: 0, blocks, physical: Some(0), unwritten: false };
         Ok(Self { runs: vec![run], block_size, blocks, superblock: OFFSET / block_size + 1 })
@@ -100,7 +100,7 @@ impl Location {
         &self.runs
     }
 
-    /// Blocks of the journal.
+    /// Number of blocks of the journal.
     pub(crate) fn blocks(&self) -> u64 {
         self.blocks
     }
@@ -110,7 +110,7 @@ impl Location {
         self.superblock
     }
 
-    /// Where a block of the journal lies, in bytes of the disk that holds it; `None` after the end.
+    /// The location of a block of the journal, in bytes on the disk that holds it; `None` beyond the end.
     pub fn offset(&self, block: u64) -> Option<u64> {
         let after = self.runs.partition_point(|run| run.logical <= block);
         let run = self.runs.get(after.checked_sub(1)?)?;
@@ -118,7 +118,7 @@ impl Location {
         (start + block - run.logical).checked_mul(self.block_size)
     }
 
-    /// Which block of the journal holds a byte of the disk; `None` outside of the journal.
+    /// The block of the journal that holds a byte of the disk; `None` outside of the journal.
     pub fn block_at(&self, offset: u64) -> Option<u64> {
         let block = offset / self.block_size.max(1);
         let holds =
@@ -131,7 +131,7 @@ impl Location {
     ///
     /// # Errors
     ///
-    /// As for [`JournalSuperblock::parse`]; other sizes than those of the file system.
+    /// As for [`JournalSuperblock::parse`]; also sizes that differ from those of the file system.
     pub fn superblock(&self, disk: &dyn Blocks) -> Result<JournalSuperblock> {
         let structure = Structure::JournalSuperblock;
         let offset =

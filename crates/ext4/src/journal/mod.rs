@@ -1,4 +1,4 @@
-//! JBD2: the journal's form, and its replay.
+//! JBD2: the format of the journal, and its replay.
 
 mod fast_commit;
 mod location;

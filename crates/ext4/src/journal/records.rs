@@ -1,4 +1,4 @@
-//! Blocks of the log, one at a time: descriptors with their tags, revokes, commits.
+//! Blocks of the log, one at a time: descriptors with their tags, revoke blocks and commit blocks.
 
 use bitflags::bitflags;
 
@@ -42,7 +42,7 @@ pub(crate) enum Kind {
     Unknown,
 }
 
-/// The header of every block of the log but a logged one.
+/// The header of every block of the log that is not a logged block.
 #[derive(Clone, Copy)]
 pub(crate) struct Header {
     pub kind: Kind,
@@ -65,7 +65,7 @@ impl Header {
     }
 }
 
-/// The form of the log's blocks by the journal superblock.
+/// The format of the log's blocks, as specified by the journal superblock.
 #[derive(Clone, Copy, Debug)]
 pub struct LogFormat {
     pub(super) block_size: usize,
@@ -77,7 +77,7 @@ pub struct LogFormat {
 /// A block of the log that is not a logged block.
 #[derive(Clone, Debug)]
 pub struct Record<'a> {
-    /// The transaction that it belongs to.
+    /// The transaction to which it belongs.
     pub sequence: u32,
     /// Its contents.
     pub kind: RecordKind<'a>,
@@ -86,7 +86,7 @@ pub struct Record<'a> {
 /// The contents of a block of the log.
 #[derive(Clone, Debug)]
 pub enum RecordKind<'a> {
-    /// Where the logged blocks after it belong.
+    /// The homes of the logged blocks that follow it.
     Descriptor(Tags<'a>),
     /// Blocks whose older copies in the log must not be replayed.
     Revoke(Revoked<'a>),
@@ -97,9 +97,9 @@ pub enum RecordKind<'a> {
 /// The end of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Commit {
-    /// When: seconds since 1970.
+    /// Time of the commit: seconds since 1970.
     pub seconds: u64,
-    /// Nanoseconds of it.
+    /// Nanoseconds of the time.
     pub nanoseconds: u32,
     pub(super) checksum_type: u8,
     pub(super) checksum_size: u8,
@@ -109,15 +109,15 @@ pub struct Commit {
 /// One logged block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tag {
-    /// Where it belongs, as a block of the file system.
+    /// Its home, as a block of the file system.
     pub block: u64,
-    /// The change that was made to it.
+    /// Flags, for example whether the block was escaped.
     pub flags: TagFlags,
     pub(super) checksum: u32,
 }
 
 impl Commit {
-    /// Whether the transaction of this checksum of version 1 is whole; one without a checksum counts as such.
+    /// Whether a transaction with this checksum of version 1 is intact; without a stored checksum, it counts as intact.
     pub(super) fn matches_v1(&self, computed: u32) -> bool {
         match (self.checksum_type, self.checksum_size) {
             (1, 4) => self.checksum == computed,
@@ -128,7 +128,7 @@ impl Commit {
 }
 
 impl Tag {
-    /// Whether the logged block of this checksum is the right one.
+    /// Whether the checksum of the logged block is the one in this tag.
     pub(super) fn matches(&self, format: &LogFormat, computed: u32) -> bool {
         let computed = if format.checksums == Checksums::V2 { computed & 0xFFFF } else { computed };
         self.checksum == computed
@@ -136,7 +136,7 @@ impl Tag {
 }
 
 impl LogFormat {
-    /// The form of the blocks of a journal.
+    /// The format of the blocks of a journal.
     pub fn new(superblock: &JournalSuperblock) -> Self {
         Self {
             block_size: superblock.block_size as usize,
@@ -146,8 +146,8 @@ impl LogFormat {
         }
     }
 
-    /// Reads a block of the log; `None` if it is none of descriptor, revoke and commit. Nothing tells a logged block from
-    /// such a one but the descriptor before it: those that start with the magic number are escaped.
+    /// Parses a block of the log; `None` if it is not a descriptor, revoke or commit block. Logged blocks that start with the magic
+    /// number are escaped, so none of them is mistaken for one of these.
     pub fn record<'a>(&self, block: &'a [u8]) -> Option<Record<'a>> {
         let header = Header::parse(block)?;
         let kind = match header.kind {
@@ -177,7 +177,7 @@ impl LogFormat {
         Revoked { bytes, each: if self.wide { 8 } else { 4 }, overlong: used > room }
     }
 
-    /// Bytes at the end of descriptor and revoke blocks that are not theirs.
+    /// Bytes at the end of descriptor and revoke blocks that are reserved for the checksum.
     fn tail(&self) -> usize {
         if self.checksums.per_block() { TAIL } else { 0 }
     }
@@ -186,7 +186,7 @@ impl LogFormat {
     fn tag_bytes(&self) -> usize {
         match (self.checksums, self.wide) {
             (Checksums::V3, _) => 16,
-            // Linux adds the size of the checksum, although the checksum stands where two bytes were free.
+            // Linux adds the size of the checksum, although the checksum is stored in two bytes that were unused.
             (Checksums::V2, true) => 14,
             (Checksums::V2, false) => 10,
             (_, true) => 12,
@@ -221,7 +221,7 @@ impl Iterator for Tags<'_> {
     }
 }
 
-/// The blocks that a revoke block names.
+/// The blocks to which a revoke block refers.
 #[derive(Clone, Debug)]
 pub struct Revoked<'a> {
     bytes: &'a [u8],
@@ -230,7 +230,7 @@ pub struct Revoked<'a> {
 }
 
 impl Revoked<'_> {
-    /// Whether the block says that it uses more bytes than it has.
+    /// Whether the block claims to use more bytes than it has.
     pub fn is_overlong(&self) -> bool {
         self.overlong
     }

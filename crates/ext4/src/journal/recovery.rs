@@ -1,16 +1,16 @@
-//! Replay in three passes, by the rules of Linux `fs/jbd2/recovery.c` (6.12): SCAN finds the end of the log, REVOKE collects
-//! which blocks must not be replayed, REPLAY takes the rest.
+//! Replay in three passes, by the rules of Linux `fs/jbd2/recovery.c` (6.12): SCAN finds the end of the log, REVOKE collects the
+//! blocks that must not be replayed, REPLAY processes the others.
 //!
 //! Rules that are not obvious:
 //!
-//! - A transaction counts once its commit block stands where it is expected, with its sequence number. Sequence numbers are
-//!   compared with the sign of their difference, so that they may wrap.
-//! - A descriptor or revoke block with a bad checksum is a leftover if the next commit is older than the one before, and the
-//!   log ends; else the journal is damaged, and nothing is replayed.
-//! - A commit block with a bad checksum ends the log before its transaction, or is a leftover by the same rule. With
-//!   `ASYNC_COMMIT` the scan goes on behind it: a later bad one of versions 2 and 3 moves the end there.
-//! - A bad checksum of a logged block leaves out that block; the rest is replayed, and Linux refuses to mount.
-//! - A revoke of transaction N holds for copies of N and before.
+//! - A transaction is valid if its commit block is at the expected place with its sequence number. Sequence numbers are compared by
+//!   the sign of their difference, so that they may wrap.
+//! - A descriptor or revoke block with a bad checksum is a leftover if the time of the next commit is earlier than the time of the
+//!   previous one; the log ends there. Otherwise the journal is damaged, and nothing is replayed.
+//! - A commit block with a bad checksum ends the log before its transaction, or is a leftover by the same rule. With `ASYNC_COMMIT`
+//!   the scan continues after it: with versions 2 and 3, a later bad commit block moves the end there.
+//! - A logged block with a bad checksum is left out; the rest is replayed, and Linux refuses to mount.
+//! - A revoke of transaction N applies to copies of N and of earlier transactions.
 //! - The log wraps at its end, before the blocks of fast commits.
 
 use emmclab_base::{Error, Result};
@@ -28,12 +28,11 @@ use crate::files::Filesystem;
 use crate::structure::Structure;
 use crate::superblock::Incompat;
 
-/// Replays journals in memory. Kept between disks, it keeps its memory and what it knows of checksums; so does the location of
-/// a journal that lies where it lay before.
+/// Replays journals in memory. If it is reused for several disks, it reuses its memory and the known checksums.
 pub struct Recovery {
     verified: Verified,
     overlay: Overlay,
-    /// Blocks that must not be replayed, and the last transaction that says so.
+    /// Blocks that must not be replayed, each with the last transaction that revokes it.
     revoked: FxHashMap<u64, u32>,
     /// Descriptors and revoke blocks of the log, in order.
     blocks: Vec<LogBlock>,
@@ -48,13 +47,13 @@ struct LogBlock {
     is_revoke: bool,
 }
 
-/// A journal, and where it stands.
+/// A journal and its location.
 struct Log<'a> {
     disk: &'a dyn Blocks,
     location: &'a Location,
     superblock: JournalSuperblock,
     format: LogFormat,
-    /// Blocks of the disk of the file system.
+    /// Number of blocks of the disk that holds the file system.
     home_blocks: u64,
 }
 
@@ -71,7 +70,7 @@ impl Default for Recovery {
 }
 
 impl Recovery {
-    /// Knows nothing yet.
+    /// A replayer that knows no checksums yet.
     pub fn new() -> Self {
         Self {
             verified: Verified::new(),
@@ -82,13 +81,13 @@ impl Recovery {
         }
     }
 
-    /// The disk as Linux leaves it after replaying the journal inside of it, where the superblock asks for that. A file system
-    /// without a journal is left as it is.
+    /// Returns the disk as Linux leaves it after it has replayed the internal journal, if the superblock asks for a replay. A file
+    /// system without a journal is returned unchanged.
     ///
     /// # Errors
     ///
-    /// Where Linux refuses to mount and nothing can be replayed: damaged superblocks, a damaged journal inode, a damaged
-    /// log; fast commits none of which is whole; features that are not understood; a journal on another device.
+    /// If Linux refuses to mount and nothing can be replayed: damaged superblocks, a damaged journal inode, a damaged log; fast
+    /// commits of which none is complete; unsupported features; a journal on another device.
     pub fn replay<'a>(&'a mut self, disk: &'a dyn Blocks) -> Result<Replayed<'a>> {
         let filesystem = Filesystem::open(disk)?;
         if let Some(location) = Location::inside(&filesystem)? {
@@ -105,11 +104,11 @@ impl Recovery {
         Ok(Replayed { disk, journal: disk, overlay: &self.overlay, replay: Replay::default() })
     }
 
-    /// As [`Self::replay`], where the journal lies on a device of its own.
+    /// Like [`Self::replay`], for a journal on a separate device.
     ///
     /// # Errors
     ///
-    /// As for [`Self::replay`]; not a journal device, or that of another file system.
+    /// As for [`Self::replay`]; not a journal device, or the journal of another file system.
     pub fn replay_external<'a>(
         &'a mut self,
         disk: &'a dyn Blocks,
@@ -120,7 +119,7 @@ impl Recovery {
         self.replay_log(disk, journal, &location, &filesystem)
     }
 
-    /// How many contents of blocks have a checksum that is known.
+    /// Number of block contents whose checksum is known.
     pub fn known_checksums(&self) -> usize {
         self.verified.len()
     }
@@ -169,20 +168,20 @@ impl Recovery {
         Ok(Replayed { disk, journal, overlay: &self.overlay, replay })
     }
 
-    /// The SCAN pass: where the log ends, and its descriptors and revoke blocks.
+    /// The SCAN pass: finds the end of the log, and its descriptors and revoke blocks.
     fn scan(&mut self, log: &Log<'_>) -> Result<Scanned> {
         let first = log.superblock.sequence;
         let has_v1 = log.superblock.checksums == Checksums::V1;
         let is_async = log.superblock.features.contains(JournalFeatures::ASYNC_COMMIT);
         let (mut next, mut block) = (first, u64::from(log.superblock.start));
-        // As in Linux, 0 is no end: a bad commit of transaction 0 does not end the log.
+        // As in Linux, 0 means no end: a bad commit of transaction 0 does not end the log.
         let mut end = 0;
         let mut failed_commit = None;
-        // A block of the transaction has a bad checksum.
+        // The first block of the transaction with a bad checksum.
         let mut suspect: Option<u64> = None;
         let mut last_commit = 0;
         let mut crc = CRC32_BE.digest();
-        // A block that is met again belongs to the same transaction: the log would never end.
+        // More steps than blocks mean that a block is read again: the log would never end.
         for _ in 0..=log.superblock.blocks {
             log.read(block, &mut self.buffer)?;
             let here = block;
@@ -232,7 +231,7 @@ impl Recovery {
                     }
                     let holds = if has_v1 {
                         if end != 0 {
-                            // Two commits after a bad one: the journal is damaged, and the number stays.
+                            // Two more commits after a bad one: the journal is damaged, and the expected number does not advance.
                             failed_commit = failed_commit.or(Some((end, here)));
                             continue;
                         }
@@ -264,12 +263,12 @@ impl Recovery {
         Err(Structure::JournalBlock(u64::from(log.superblock.start)).fault(offset, problem))
     }
 
-    /// The fast commits on top of the log.
+    /// Finds the fast commits on top of the log.
     fn scan_fast_commits(&mut self, log: &Log<'_>, end: u32, inode_size: u16) -> Result<Found> {
         if !log.superblock.features.contains(JournalFeatures::FAST_COMMIT) {
             return Ok(Found::default());
         }
-        // One block between the log and the fast commits is not used.
+        // One block between the log and the fast commits is unused.
         let first = u64::from(log.superblock.end) + 1;
         let mut scan = Scan::new(end, inode_size);
         for block in first..u64::from(log.superblock.blocks) {
@@ -278,13 +277,13 @@ impl Recovery {
                 return Ok(scan.finish());
             }
         }
-        // As Linux 6.18 does: the loop over the blocks of fast commits goes one block too far.
+        // As in Linux 6.18: its loop over the blocks of fast commits runs one block too far.
         let problem =
             "fast commits fill all of their blocks, and Linux, which reads one more, does not mount this";
         Err(Structure::FastCommit(u64::from(log.superblock.blocks)).fault(0, problem))
     }
 
-    /// The REVOKE pass.
+    /// The REVOKE pass: collects the revoked blocks.
     fn collect_revokes(&mut self, log: &Log<'_>, end: u32, replay: &mut Replay) -> Result<()> {
         for at in self.blocks.iter().filter(|at| at.is_revoke && is_before(at.sequence, end)) {
             log.read(at.block, &mut self.buffer)?;
@@ -305,7 +304,7 @@ impl Recovery {
         Ok(())
     }
 
-    /// The REPLAY pass.
+    /// The REPLAY pass: notes the newest copy of each home block.
     fn take_blocks(&mut self, log: &Log<'_>, end: u32, replay: &mut Replay) -> Result<()> {
         for at in self.blocks.iter().filter(|at| !at.is_revoke && is_before(at.sequence, end)) {
             log.read(at.block, &mut self.buffer)?;
@@ -348,7 +347,7 @@ impl Recovery {
     }
 }
 
-/// Whether a transaction comes before another.
+/// Whether a transaction precedes another one; numbers may wrap.
 pub(crate) fn is_before(sequence: u32, other: u32) -> bool {
     sequence.wrapping_sub(other).cast_signed() < 0
 }
@@ -369,7 +368,7 @@ impl Log<'_> {
         Structure::JournalBlock(block).read(self.disk, self.offset(block)?, buffer)
     }
 
-    /// The block that comes `count` after another; the log wraps once.
+    /// The block that is `count` blocks after another one; the log wraps at most once.
     fn after(&self, block: u64, count: u64) -> u64 {
         let next = block + count;
         let (first, end) = (u64::from(self.superblock.first), u64::from(self.superblock.end));

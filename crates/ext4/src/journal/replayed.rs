@@ -1,4 +1,4 @@
-//! A disk as it is after its journal was replayed. Nothing is copied: home blocks are read where they lie in the journal.
+//! A disk in its state after the replay of its journal. Nothing is copied: home blocks are read from their places in the journal.
 
 use std::io;
 
@@ -11,15 +11,15 @@ use crate::fast::{Edits, lay_over};
 use crate::structure::Structure;
 use crate::superblock;
 
-/// The counts of a replay. Transactions are counted with 32 bits and start again at 0.
+/// The counts of a replay. Transaction numbers have 32 bits and wrap to 0.
 #[derive(Debug, Default)]
 #[non_exhaustive]
 pub struct Replay {
-    /// The first transaction that the journal superblock named.
+    /// The first transaction that the journal superblock states.
     pub first: u32,
-    /// The first transaction that was not replayed; the same as `first` if none was.
+    /// The first transaction that was not replayed; equals `first` if none was.
     pub end: u32,
-    /// Logged blocks that were replayed; several of one home block count.
+    /// Logged blocks that were replayed; every copy of a home block counts.
     pub blocks: u64,
     /// Revoke entries.
     pub revokes: u64,
@@ -29,23 +29,23 @@ pub struct Replay {
     pub bad_blocks: u64,
     /// Fast commits on top of the log that were replayed.
     pub fast_commits: u64,
-    /// Why Linux refuses to mount although something was replayed, as e2fsck does: a bad checksum of a commit block or a
+    /// The reason why Linux refuses to mount although something was replayed, as e2fsck does: a bad checksum of a commit block or a
     /// logged block, or a home block outside of the disk.
     pub refused: Option<Error>,
 }
 
-/// Where the newest copy of a home block lies in the journal.
+/// Location of the newest copy of a home block in the journal.
 #[derive(Clone, Copy)]
 pub(super) struct Copy {
     pub offset: u64,
     pub escaped: bool,
 }
 
-/// Home blocks that lie in the journal, by their number.
+/// Home blocks that have a copy in the journal, by their number.
 #[derive(Default)]
 pub(super) struct Overlay {
     pub copies: FxHashMap<u64, Copy>,
-    /// Blocks that fast commits changed, as they are then.
+    /// Blocks that fast commits changed, in their final state.
     pub edits: Edits,
     pub block_size: u64,
 }
@@ -64,7 +64,7 @@ impl Replayed<'_> {
         &self.replay
     }
 
-    /// The home blocks that the replay changes, in order.
+    /// Returns the home blocks that the replay changes, in order.
     pub fn home_blocks(&self) -> Vec<u64> {
         let mut out: Vec<u64> =
             self.overlay.copies.keys().chain(self.overlay.edits.keys()).copied().collect();
@@ -73,11 +73,11 @@ impl Replayed<'_> {
         out
     }
 
-    /// Passes each replayed home block to `write`: where it goes, in bytes, and what goes there; in order.
+    /// Calls `write` with each replayed home block in order: its location in bytes, and its contents.
     ///
     /// # Errors
     ///
-    /// Errors of reading the journal and of `write`.
+    /// Errors of reading the journal, and of `write`.
     pub fn write_to(&self, mut write: impl FnMut(u64, &[u8]) -> io::Result<()>) -> Result<()> {
         let size = self.overlay.block_size;
         let mut bytes = vec![0; usize::try_from(size).unwrap_or_default()];
@@ -90,8 +90,8 @@ impl Replayed<'_> {
         Ok(())
     }
 
-    /// The superblock of the file system as it is once the replay is written out: it no longer asks for a replay, so that Linux empties the
-    /// log when it mounts. Its offset in bytes, and its bytes.
+    /// Returns the superblock of the file system for a disk to which the replay was written: its offset in bytes, and its bytes. It
+    /// no longer asks for a replay, so that Linux empties the log when it mounts.
     ///
     /// # Errors
     ///
@@ -121,7 +121,7 @@ impl Blocks for Replayed<'_> {
 }
 
 impl Replayed<'_> {
-    /// Reads the disk with the copies of the log.
+    /// Reads the disk, with copies from the log in place of the home blocks.
     fn read_logged(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
         let size = self.overlay.block_size;
         if self.overlay.copies.is_empty() {
@@ -134,7 +134,7 @@ impl Replayed<'_> {
             let (block, within) = (at / size, at % size);
             let mut blocks = 1;
             let found = copy(block);
-            // Blocks that are not in the journal are read together.
+            // Consecutive blocks that are not in the journal are read together.
             while found.is_none()
                 && blocks * size < within + rest.len() as u64
                 && copy(block + blocks).is_none()

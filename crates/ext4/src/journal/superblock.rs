@@ -9,22 +9,22 @@ use crate::structure::Structure;
 
 use super::records::{Header, Kind};
 
-/// Bytes that the checksum covers.
+/// Number of bytes that the checksum covers.
 pub(super) const BYTES: usize = 1024;
 const CHECKSUM_AT: usize = 0xFC;
 const CRC32C: u8 = 4;
-/// Blocks for fast commits where the superblock says 0.
+/// Number of blocks for fast commits if the superblock states 0.
 const DEFAULT_FAST_COMMIT_BLOCKS: u32 = 256;
-/// Blocks that a journal has at least, beside those of fast commits.
+/// Smallest number of blocks of a journal, without the blocks of fast commits.
 const MIN_BLOCKS: u32 = 1024;
 
 bitflags! {
-    /// Features of a journal that a reader has to understand.
+    /// Features of a journal that a reader must support.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct JournalFeatures: u32 {
         /// There may be revoke blocks.
         const REVOKE = 1;
-        /// Block numbers of 64 bits.
+        /// Block numbers have 64 bits.
         const WIDE = 2;
         /// A commit block may be written together with its transaction.
         const ASYNC_COMMIT = 4;
@@ -37,59 +37,59 @@ bitflags! {
     }
 }
 
-/// Which checksums a journal carries.
+/// The kind of checksums in a journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Checksums {
     /// Blocks have no checksum.
     None,
-    /// One per transaction, in the commit block: CRC-32 over descriptors and logged blocks.
+    /// One for each transaction, in the commit block: CRC-32 of its descriptors and logged blocks.
     V1,
-    /// One per block: CRC32C, the low 16 bits of it in the tag of a logged block.
+    /// One for each block: CRC32C; for a logged block its low 16 bits, in the tag.
     V2,
-    /// One per block: CRC32C.
+    /// One for each block: CRC32C.
     V3,
 }
 
 impl Checksums {
-    /// Whether descriptor, revoke and commit blocks carry their own.
+    /// Whether descriptor, revoke and commit blocks have checksums of their own.
     pub(super) fn per_block(self) -> bool {
         matches!(self, Self::V2 | Self::V3)
     }
 }
 
-/// The fields of the journal superblock. Blocks are counted from the first of the journal.
+/// The fields of the journal superblock. Blocks are counted from the start of the journal.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct JournalSuperblock {
-    /// Bytes of a block.
+    /// Size of a block in bytes.
     pub block_size: u32,
-    /// Blocks of the journal, fast commits included.
+    /// Number of blocks of the journal, including those of fast commits.
     pub blocks: u32,
     /// The first block of the log.
     pub first: u32,
-    /// The block after the last of the log; blocks of fast commits follow after one more.
+    /// The block after the last one of the log; the blocks of fast commits start one block later.
     pub end: u32,
-    /// The first transaction that has to be replayed.
+    /// The first transaction that must be replayed.
     pub sequence: u32,
-    /// Where it starts; 0 if the log is empty.
+    /// The block where that transaction starts; 0 if the log is empty.
     pub start: u32,
     /// The error that stopped the journal; 0 for none.
     pub error: i32,
-    /// Features that a reader has to understand.
+    /// Features that a reader must support.
     pub features: JournalFeatures,
-    /// Which checksums the log carries.
+    /// The kind of checksums in the log.
     pub checksums: Checksums,
-    /// The name of the journal; checksums start with it.
+    /// UUID of the journal; checksums start with it.
     pub uuid: [u8; 16],
     pub(super) seed: u32,
 }
 
 impl JournalSuperblock {
-    /// Reads a journal superblock from its bytes, 1,024 or more, that stand at byte `offset`.
+    /// Parses a journal superblock of 1,024 bytes or more, which is at byte `offset` of the disk.
     ///
     /// # Errors
     ///
-    /// Journals that Linux refuses to mount: a bad magic number, checksum, size or start; features that are not understood, by name.
+    /// Journals that Linux refuses to mount: a bad magic number, checksum, size or start; unsupported features, which are named.
     pub fn parse(bytes: &[u8], offset: u64) -> Result<Self> {
         let structure = Structure::JournalSuperblock;
         let fault = |at: u64, problem: String| Err(structure.fault(offset + at, problem));

@@ -1,4 +1,5 @@
-//! Checksums of blocks of the log, each computed once per version of a block where the disk names its contents.
+//! Checksums of blocks of the log. If the disk identifies the contents of its blocks, each checksum is computed once for each
+//! content.
 
 use rustc_hash::FxHashMap;
 
@@ -10,10 +11,10 @@ use crate::bytes::be32;
 use crate::checksum::{Shift, crc32c};
 use crate::structure::Structure;
 
-/// Checksums of blocks by the name of their contents, from state 0 on: they hold for any journal and transaction.
+/// Checksums of blocks from state 0, by the identification of their contents; they are valid for any journal and transaction.
 pub(super) struct Verified {
     logged: FxHashMap<u64, u32>,
-    /// Of descriptor, revoke and commit blocks, with zeros for the checksum in them.
+    /// Checksums of descriptor, revoke and commit blocks, with zeros in place of the stored checksum.
     sealed: FxHashMap<u64, u32>,
     shift: Shift,
     block: Vec<u8>,
@@ -25,7 +26,7 @@ impl Verified {
         Self { logged, sealed, shift: Shift::new(0), block: Vec::new() }
     }
 
-    /// Begins with blocks of another size; what is known of the others is dropped.
+    /// Sets the size of the blocks; a change drops the known checksums.
     pub fn set_block_size(&mut self, bytes: usize) {
         if self.shift.bytes() != bytes {
             self.logged.clear();
@@ -39,7 +40,7 @@ impl Verified {
         self.logged.len() + self.sealed.len()
     }
 
-    /// The checksum of a logged block at byte `offset`, from `state` on.
+    /// Returns the checksum of a logged block at byte `offset` of the disk, continued from `state`.
     pub fn logged(
         &mut self,
         disk: &dyn Blocks,
@@ -59,7 +60,7 @@ impl Verified {
         Ok(self.shift.over_zeros(state) ^ plain)
     }
 
-    /// Whether the checksum in a block holds, which stands at byte `at` of it; the block was read from byte `offset`.
+    /// Whether the checksum at byte `at` of a block is correct; the block was read from byte `offset` of the disk.
     pub fn seal_holds(&mut self, disk: &dyn Blocks, offset: u64, block: &[u8], at: usize, seed: u32) -> bool {
         let name = disk.content(offset, block.len());
         let plain = if let Some(known) = name.and_then(|name| self.sealed.get(&name)) {
@@ -74,7 +75,7 @@ impl Verified {
     }
 }
 
-/// The state that the checksum of a logged block of a transaction goes on from.
+/// The state from which the checksum of a logged block of a transaction continues.
 pub(super) fn logged_state(format: &LogFormat, sequence: u32) -> u32 {
     crc32c(format.seed, &sequence.to_be_bytes())
 }
