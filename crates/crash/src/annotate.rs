@@ -1,4 +1,4 @@
-//! Names the writes of a log by their role in the ext4 file system on the disk.
+//! Classifies the writes of a log by their role in the ext4 file system on the disk.
 
 use std::sync::Arc;
 
@@ -14,11 +14,13 @@ use crate::run::{Logged, Run};
 use crate::spool::Source;
 use crate::view::View;
 
-/// Passes each command at a port to `visit`, in order of arrival, with the notes of its blocks; commands that write nothing have none.
-/// The file system is the one that was there when the log began, or is made later. Gives how well it was known at the end.
+/// Calls `visit` with each command at a port in order of arrival, together with the notes of its blocks; only writes have notes.
+///
+/// The file system is the one on the disk when the log began, or one that is made later. Returns how well the file system was known
+/// at the end.
 ///
 /// # Errors
-/// Where the data of the log cannot be read, or the layers cannot be built.
+/// If the data of the log cannot be read, or the layers cannot be built.
 pub fn annotate(run: &Arc<Run>, port: Port, mut visit: impl FnMut(&Logged, &[BlockNote])) -> Result<Status> {
     let header = run.header();
     // Without layers, the commands of the host are those of the device.
@@ -50,8 +52,11 @@ pub fn annotate(run: &Arc<Run>, port: Port, mut visit: impl FnMut(&Logged, &[Blo
     Ok(annotator.status())
 }
 
-/// The blocks of 4 KiB that hold metadata or belong to a journal at some time, where a layer knows the journal: it need not keep the
-/// promises of a disk about them, but has to recover a file system that keeps its own. Found once for a run.
+/// Returns the blocks of 4 KiB that hold metadata or belong to a journal at any time of the run; empty if no layer knows the
+/// journal.
+///
+/// A layer that knows the journal need not keep the promises of a disk for these blocks, but the file system must recover
+/// correctly. The result is computed once for a run.
 ///
 /// # Errors
 /// As [`annotate`].

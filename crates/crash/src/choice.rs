@@ -1,4 +1,4 @@
-//! Which of the legal states of a cut are tried.
+//! Chooses which of the legal states of a cut are tried.
 
 use std::fmt;
 use std::str::FromStr;
@@ -13,21 +13,21 @@ use rand_pcg::rand_core::{Rng, SeedableRng};
 pub enum Way {
     /// The state that this device would have left.
     Device,
-    /// Only what is promised; everything; everything complete; the newest write without the others; everything, but the newest write that
-    /// may be garbled is.
+    /// Five states: only what is promised; everything; everything complete; the newest write without the other unpromised ones;
+    /// everything, where the newest write that may be garbled is garbled.
     Boundary,
-    /// Everything but one write, or one write of a block; or everything, and that is garbled.
+    /// Everything except one write, or except one write of one block; or everything with that write garbled.
     Omit1,
-    /// Only one write, of those that are not promised, or only that, garbled.
+    /// Of the writes that are not promised, only one, or only one and garbled.
     Only1,
-    /// Everything but two writes.
+    /// Everything except two writes.
     Pairs,
-    /// Any mixture.
+    /// Any combination of writes.
     Random,
 }
 
 impl Way {
-    /// All ways, with the most states that each chooses for a cut unless another number is given.
+    /// All ways with their names, and with the default limit of states for a cut.
     pub const ALL: [(Way, &'static str, usize); 6] = [
         (Way::Device, "device", 1),
         (Way::Boundary, "boundary", 5),
@@ -43,7 +43,7 @@ impl Way {
     }
 }
 
-/// Ways to choose states, each with the most that it chooses for a cut.
+/// Ways to choose states, each with the maximum number of states for a cut.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ways(Vec<(Way, usize)>);
 
@@ -63,7 +63,7 @@ impl Ways {
 impl FromStr for Ways {
     type Err = Error;
 
-    /// Reads `boundary,omit1:64,random:50`.
+    /// Parses a list such as `boundary,omit1:64,random:50`.
     fn from_str(text: &str) -> Result<Self> {
         let fail = |problem: String, value: &str| {
             Error::new(Kind::Config, problem)
@@ -104,23 +104,25 @@ impl fmt::Display for Ways {
     }
 }
 
-/// A write to an atom that is not promised.
+/// A write to an atom, the unit of atomic writes, that is not promised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Unpromised {
     /// The command's version, which grows with the time of its arrival.
     pub version: Version,
-    /// How many commands were complete when this one was, itself included; 0 while it is not.
+    /// Number of commands that were complete when this one completed, itself included; 0 while it is in flight.
     pub complete: u32,
-    /// Garbage that it may leave instead of its data; stands right before the data.
+    /// Whether this entry is garbage that the command may leave instead of its data; it is stored right before the entry of the
+    /// data.
     pub garbled: bool,
     /// Whether the command is a discard, which resets a zone.
     pub discards: bool,
 }
 
-/// A state: for each atom that has writes that are not promised, how many of them are there, from the oldest on.
+/// A state: for each atom with writes that are not promised, the number of them that are on the disk, from the oldest on.
 pub(crate) type Levels = Vec<u16>;
 
-/// Chooses states of one cut; `atoms` are the writes of each atom that are not promised, in order of their versions.
+/// Chooses at most `most` states of one cut; `atoms` are the writes of each atom that are not promised, in the order of their
+/// versions.
 pub(crate) fn choose(way: Way, most: usize, atoms: &[&[Unpromised]], seed: u64) -> Vec<Levels> {
     let all = || -> Levels { atoms.iter().map(|writes| writes.len() as u16).collect() };
     let none = || -> Levels { vec![0; atoms.len()] };
@@ -188,10 +190,11 @@ fn key(write: &Unpromised) -> Key {
     (write.version, write.garbled)
 }
 
-/// Writes that a state lacks: each atom with the level that it has then.
+/// Writes that are missing from a state: each atom, with its level without the write.
 type Omission = Vec<(usize, u16)>;
 
-/// Each write of an atom, and each command of several atoms. Without its data, a write that may be garbled is.
+/// Returns the omission of each write of an atom, and of each command that writes several atoms. A write that may be garbled is
+/// garbled if only its data is omitted.
 fn omissions(atoms: &[&[Unpromised]]) -> Vec<Omission> {
     let single = atoms
         .iter()
@@ -228,7 +231,7 @@ fn only(atoms: &[&[Unpromised]], wanted: Key) -> Levels {
     atoms.iter().map(level).collect()
 }
 
-/// At most `most` of the items, each as likely as the others, in their order.
+/// Chooses at most `most` of the items with equal probability; keeps their order.
 pub(crate) fn sample<T: Clone>(items: &[T], most: usize, random: &mut Pcg64Mcg) -> Vec<T> {
     let (mut wanted, mut chosen) = (most.min(items.len()), Vec::new());
     for (place, item) in items.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Orders among the writes of a cut: a state that has one write must have those that the contract puts before it.
+//! Ordering rules among the writes of a cut: a state with one write must contain those that the contract orders before it.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -10,19 +10,19 @@ use rand_pcg::rand_core::Rng;
 
 use crate::choice::{Levels, Unpromised};
 
-/// An entry of a pack and those after it: their versions, and the atoms that they need with the least level of each.
+/// The versions of the later entries of a pack, and the atoms that these require, each with its lowest level.
 type PackEntry = (Range<Version>, Vec<(usize, u16)>);
 
 /// The writes to a zone that are not promised, in the order in which they fill it.
 struct ZoneOrder {
-    /// Of each write of an atom: its version, the atom, and the least level that has it.
+    /// For each write of an atom: its version, the atom, and the lowest level that includes it.
     writes: Vec<(Version, usize, u16)>,
-    /// How many of them stand before what is promised.
+    /// Number of writes, from the start, up to the newest promised one.
     promised: usize,
 }
 
 impl ZoneOrder {
-    /// Takes out all writes from a place on.
+    /// Removes all writes from the index `end` on.
     fn end_at(&self, end: usize, levels: &mut Levels) {
         for (_, atom, level) in &self.writes[end..] {
             levels[*atom] = levels[*atom].min(*level - 1);
@@ -30,24 +30,25 @@ impl ZoneOrder {
     }
 }
 
-/// The zones of a device, and the newest version that is promised of each.
+/// The zones of a device, and the newest promised version of each.
 type Zoned<'a> = (&'a Zones, &'a BTreeMap<u32, Version>);
 
-/// The orders of a cut, by its atoms. Work for a state is proportional to the writes that are not promised.
+/// The ordering rules of a cut, by atom. The work for a state is proportional to the number of writes that are not promised.
 pub(crate) struct Closure<'a> {
     atoms: Vec<&'a [Unpromised]>,
-    /// By atom and write: the oldest version with which the write has to be there.
+    /// By atom and write: the oldest version whose presence requires the write.
     with: Vec<Vec<Version>>,
     packs: Vec<PackEntry>,
     zones: Vec<ZoneOrder>,
     preflushes: &'a BTreeMap<Version, u32>,
-    /// The newest data that is promised, and so there in every state.
+    /// The newest promised data, which is in every state.
     promised: Version,
 }
 
 impl<'a> Closure<'a> {
-    /// `size` are the sectors of an atom, of which none lies in two zones; `preflushes` the writes in flight whose flush comes first, each with the number of commands
-    /// that were complete when it came; `promised` the newest data that is.
+    /// `size` is the number of sectors of an atom, which never spans two zones. `preflushes` are the writes in flight with a
+    /// preflush, each with the number of commands that were complete when it arrived. `promised` is the version of the newest
+    /// promised data.
     pub fn new(
         promises: &Promises,
         atoms: &'a BTreeMap<u64, Vec<Unpromised>>,
@@ -67,7 +68,7 @@ impl<'a> Closure<'a> {
             atoms.iter().map(|writes| vec![Version::MAX; writes.len()]).collect();
         for (first, end, version, needed_with) in promises.prerequisites() {
             for place in places(first, end) {
-                // Of an atom that the write covers in part, everything up to the write.
+                // In an atom that the write covers only in part, all writes up to it are required.
                 let newest = atoms[place].iter().rposition(|write| write.version <= version);
                 if let Some(newest) = newest {
                     with[place][newest] = with[place][newest].min(needed_with);
@@ -87,13 +88,13 @@ impl<'a> Closure<'a> {
         Self { atoms, with, packs, zones, preflushes, promised }
     }
 
-    /// Adds what has to be there because of what is there.
+    /// Adds to a state all writes that its other writes require.
     pub fn apply(&self, levels: &mut Levels) {
         while self.barriers(levels) | self.preflushes(levels) | self.packs(levels) | self.beginnings(levels) {
         }
     }
 
-    /// Takes out of each zone what stands after the first write that is lacking, so that a write that was left out stays out.
+    /// Removes from each zone all writes after the first missing one, so that a write that was left out stays out.
     pub fn drop_behind_gaps(&self, levels: &mut Levels) {
         for order in &self.zones {
             let gap = order.writes.iter().position(|(_, atom, level)| levels[*atom] < *level);
@@ -101,7 +102,7 @@ impl<'a> Closure<'a> {
         }
     }
 
-    /// Ends each zone somewhere, each place as likely as the others.
+    /// Ends each zone at a random write, with equal probability.
     pub fn end_zones(&self, levels: &mut Levels, random: &mut Pcg64Mcg) {
         for order in &self.zones {
             let end = random.next_u64() % (order.writes.len() as u64 + 1);
@@ -112,7 +113,7 @@ impl<'a> Closure<'a> {
         }
     }
 
-    /// Whether anything of these versions is there.
+    /// Whether a state contains a write with one of these versions.
     fn holds(&self, levels: &Levels, versions: &Range<Version>) -> bool {
         let mut all = self.atoms.iter().zip(levels);
         all.any(|(writes, level)| {
@@ -135,7 +136,7 @@ impl<'a> Closure<'a> {
         changed
     }
 
-    /// A write with PREFLUSH is there only with everything that was complete when it came; whether that added anything.
+    /// Adds what a write with PREFLUSH requires: everything that was complete when it arrived. Returns whether anything was added.
     fn preflushes(&self, levels: &mut Levels) -> bool {
         let mut changed = false;
         for (version, complete) in self.preflushes {
@@ -152,7 +153,7 @@ impl<'a> Closure<'a> {
         changed
     }
 
-    /// An entry of a pack is there only with those before it; whether that added anything.
+    /// Adds what an entry of a pack requires: the entries before it. Returns whether anything was added.
     fn packs(&self, levels: &mut Levels) -> bool {
         let mut changed = false;
         for (after, needs) in &self.packs {
@@ -167,7 +168,8 @@ impl<'a> Closure<'a> {
         changed
     }
 
-    /// Of a zone there is a beginning: a write only with those before it, a reset as a whole; whether that added anything.
+    /// Completes zones, of which a cut leaves a prefix: adds the writes before each one that is there, and the rest of a reset.
+    /// Returns whether anything was added.
     fn beginnings(&self, levels: &mut Levels) -> bool {
         let mut changed = false;
         for ZoneOrder { writes, promised } in &self.zones {

@@ -1,4 +1,4 @@
-//! Contents of a disk as places in the spool.
+//! Contents of a disk, as references to the spool.
 
 use std::ops::Range;
 
@@ -7,21 +7,21 @@ use xxhash_rust::xxh3::xxh3_128;
 
 use crate::spool::{Source, Spool};
 
-/// Sectors of a block of contents.
+/// Number of sectors in a block of contents.
 pub(crate) const BLOCK: u64 = 8;
 
 /// The sources of a block's sectors.
 pub(crate) type Block = [Source; BLOCK as usize];
 
-/// Which source each sector of a disk has; what was never written has none and reads as zeros.
+/// The source of each sector of a disk. A sector that was never written has no source and reads as zeros.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Contents {
     blocks: FxHashMap<u64, Block>,
-    /// Sum of a mixture of address and digest over all sectors that do not read as zeros: equal contents, equal sums.
+    /// Sum over all sectors that do not read as zeros, of a hash of address and digest: equal contents have equal sums.
     sum: u128,
 }
 
-/// Term of a sector in the sum of its contents.
+/// The term of a sector in the sum of its contents.
 fn term(spool: &Spool, sector: u64, source: Source) -> u128 {
     let (digest, nothing) = (spool.digest(source), spool.digest(Source::ZEROS));
     if digest == nothing {
@@ -47,7 +47,7 @@ impl Contents {
         self.sum
     }
 
-    /// Blocks that were ever set, in no order.
+    /// Blocks that were ever set, in any order.
     pub fn blocks(&self) -> impl Iterator<Item = (u64, &Block)> {
         self.blocks.iter().map(|(block, sources)| (*block, sources))
     }
@@ -61,7 +61,8 @@ impl Contents {
         }
     }
 
-    /// Blocks that were ever set and have sectors in a range, with their sources; costs at most the blocks that were ever set.
+    /// Returns the blocks with sectors in a range that were ever set, with their sources. The work is at most proportional to the
+    /// number of blocks that were ever set.
     pub fn blocks_in(&self, sectors: &Range<u64>) -> Vec<(u64, Block)> {
         let blocks = sectors.start / BLOCK..sectors.end.div_ceil(BLOCK);
         if blocks.end - blocks.start < self.blocks.len() as u64 {
@@ -74,7 +75,7 @@ impl Contents {
         }
     }
 
-    /// Sectors hold nothing any more; costs at most the blocks that were ever set.
+    /// Sets sectors to zeros. The work is at most proportional to the number of blocks that were ever set.
     pub fn clear(&mut self, spool: &Spool, first: u64, end: u64) {
         for (block, _) in self.blocks_in(&(first..end)) {
             for sector in first.max(block * BLOCK)..end.min((block + 1) * BLOCK) {
@@ -83,7 +84,7 @@ impl Contents {
         }
     }
 
-    /// The sum with other sources in a block.
+    /// Returns the sum of the contents if a block had other sources.
     pub fn sum_with(&self, spool: &Spool, sum: u128, block: u64, sources: &Block) -> u128 {
         let before = self.block(block);
         (0..BLOCK).zip(before.iter().zip(sources)).filter(|(_, (old, new))| old != new).fold(

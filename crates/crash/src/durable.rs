@@ -1,4 +1,4 @@
-//! Contents of the device's cells during a run, and the promises that they break.
+//! Contents of the device's cells during a run, and the promises that they violate.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,15 +19,16 @@ use crate::spool::{Source, Spool};
 pub enum Promise {
     /// A write that is complete is durable: the device has no cache.
     Completion,
-    /// A flush makes durable everything that was complete when it came.
+    /// A flush makes everything durable that was complete when it arrived.
     Flush,
-    /// A reliable or forced write is durable once it is complete.
+    /// A reliable or forced write is durable when it is complete.
     Fua,
-    /// A write behind a barrier or an entry of a packed command, or later in a FIFO cache, is there only with those before it.
+    /// A write after a barrier, after an entry of its packed command, or later in a FIFO cache, is durable only if those before it
+    /// are.
     Order,
-    /// A reliable write that is cut is there as a whole or not at all.
+    /// A reliable write that is interrupted is on the disk completely or not at all.
     Whole,
-    /// Data that was erased for security never comes back.
+    /// Data that was erased securely never returns.
     Erased,
 }
 
@@ -45,42 +46,42 @@ impl Promise {
     }
 }
 
-/// A promise that the cells do not keep at a moment.
+/// A promise that the cells violate at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Broken {
     /// The promise.
     pub promise: Promise,
     /// The first sector.
     pub sector: u64,
-    /// Sectors in all of which that is so.
+    /// Number of sectors to which this applies.
     pub sectors: u64,
     /// The version that is promised.
     pub version: Version,
-    /// The version that is there; 0 = nothing.
+    /// The version on the disk; 0 = none.
     pub found: Version,
 }
 
-/// Contents of the cells, by program events.
+/// Contents of the cells, updated with each program event.
 pub(crate) struct Durable {
     contents: Arc<Contents>,
-    /// Version of each sector, by block; a discard counts.
+    /// Version of each sector, by block; a discard has a version, too.
     versions: FxHashMap<u64, [Version; BLOCK as usize]>,
-    /// Discards of many sectors: first, end, version.
+    /// Ranges that were discarded: first, end, version.
     discards: Vec<(u64, u64, Version)>,
-    /// Sectors whose cells are behind a promise.
+    /// Sectors whose cells hold an older version than promised.
     missing: BTreeMap<u64, (Version, Promise)>,
-    /// Programs in progress: command, sector, sectors; kept for a device that tears.
+    /// Programs in progress: command, sector, sectors; recorded only for a device that tears.
     under_way: Vec<(u32, u64, u32)>,
-    /// Of a device that repeats them after a cut: the late discards.
+    /// The late discards, for a device that repeats them after a cut.
     repeated: Option<Repeated>,
 }
 
-/// The discards that a cut may repeat, and the promises that are met by what was written after them.
+/// The discards that a cut may repeat, and the promises that were fulfilled by writes after them.
 #[derive(Default)]
 struct Repeated {
-    /// Sectors and version.
+    /// The discarded sectors, and the version of the discard.
     trims: LateTrims<(Range<u64>, Version)>,
-    /// By sector.
+    /// Fulfilled promises by sector.
     met: BTreeMap<u64, (Version, Promise)>,
 }
 
@@ -94,21 +95,21 @@ impl Repeated {
         self.trims.add(at, (first..end, version));
     }
 
-    /// The cells hold what is promised of a sector.
+    /// Called when the cells hold what is promised of a sector.
     fn met(&mut self, sector: u64, version: Version, promise: Promise) {
         if self.trims.all().any(|(sectors, trim)| sectors.contains(&sector) && *trim < version) {
             self.met.insert(sector, (version, promise));
         }
     }
 
-    /// The ranges of sectors that a cut takes.
+    /// Returns the ranges of sectors that a cut discards again.
     fn taken(&self, cut: Nanos) -> impl Iterator<Item = Range<u64>> {
         self.trims.repeated(cut).map(|(sectors, _)| sectors.clone())
     }
 }
 
 impl Durable {
-    /// Cells at the begin of a run, of a device that `repeats` discards after a cut or not.
+    /// Cells at the start of a run; `repeats` states whether the device repeats discards after a cut.
     pub fn new(base: &Arc<Contents>, repeats: bool) -> Self {
         Self {
             contents: base.clone(),
@@ -135,7 +136,7 @@ impl Durable {
         self.under_way.push((command, sector, sectors));
     }
 
-    /// Sectors hold nothing any more, by command `command`, and nothing is promised of them.
+    /// Called when command `command` discards sectors: they hold nothing, and nothing is promised of them.
     pub fn discarded(&mut self, spool: &Spool, command: u32, at: Nanos, (first, end): (u64, u64)) {
         let version = Version::from(command) + 1;
         if let Some(late) = &mut self.repeated {
@@ -150,7 +151,7 @@ impl Durable {
         }
     }
 
-    /// Sectors of a command are programmed; a version never replaces a newer one.
+    /// Called when sectors of a command are programmed; a version never replaces a newer one.
     pub fn programmed(&mut self, spool: &Spool, logged: &Logged, command: u32, (first, end): (u64, u64)) {
         self.under_way.retain(|(other, sector, _)| (*other, *sector) != (command, first));
         let version = Version::from(command) + 1;
@@ -171,7 +172,7 @@ impl Durable {
         }
     }
 
-    /// Sectors are promised to hold a version or a newer one.
+    /// Called when sectors are promised to hold a version or a newer one.
     pub fn promised(&mut self, (first, end): (u64, u64), version: Version, promise: Promise) {
         for sector in first..end {
             if self.version(sector) < version {
@@ -182,8 +183,8 @@ impl Durable {
         }
     }
 
-    /// The promises that the cells do not keep after a cut, neighbours together; with tears, reliable writes of which it leaves a part
-    /// too.
+    /// Returns the promises that the cells violate after a cut, with adjacent sectors joined. For a device that tears, this
+    /// includes reliable writes of which only a part is left.
     pub fn broken(&self, cut: Nanos, reliable: impl Fn(u32) -> bool) -> Vec<Broken> {
         let mut all: Vec<Broken> = Vec::new();
         let mut lost = Cow::Borrowed(&self.missing);
@@ -225,8 +226,8 @@ impl Durable {
         all
     }
 
-    /// Blocks that differ from the contents after a cut: programs in progress leave the first half of their sectors, and discards are
-    /// repeated.
+    /// Returns the blocks in which the contents after a cut differ from the cells: programs in progress leave the first half of
+    /// their sectors, and discards are repeated.
     pub fn cut(&self, cut: Nanos, commands: &[Logged]) -> BTreeMap<u64, Block> {
         let mut changes = BTreeMap::new();
         for range in self.repeated.iter().flat_map(|late| late.taken(cut)) {

@@ -1,4 +1,4 @@
-//! Goes along a run and leaves the states of each cut, one after the other.
+//! Moves along a run and produces the states of each cut, one after the other.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -25,19 +25,19 @@ use crate::zoned::keep_beginnings;
 /// Options of an exploration.
 #[derive(Clone, Debug)]
 pub struct ExploreOptions {
-    /// Most moments at which power is cut; all where there are fewer.
+    /// Maximum number of moments at which power is cut; all moments if there are fewer.
     pub cuts: usize,
     /// How states are chosen.
     pub ways: Ways,
-    /// Decides which cuts and which states are tried.
+    /// The seed for the choice of cuts and states.
     pub seed: u64,
     /// The part of a write in flight that a cut leaves.
     pub tear: Tear,
-    /// The mark after which power may go; from the beginning where there is none.
+    /// The mark after which power may be cut; by default, from the beginning.
     pub from: Option<String>,
-    /// Exactly this cut, and of it exactly this state.
+    /// Only this cut and, if given, only this state of it.
     pub only: Option<(usize, Option<u32>)>,
-    /// This share of the states: its number from 0, and how many there are.
+    /// The share of the states to explore: its number from 0, and the number of shares.
     pub share: (u64, u64),
 }
 
@@ -55,45 +55,46 @@ impl Default for ExploreOptions {
     }
 }
 
-/// Requests before a cut whose sectors are all looked at after layers have recovered; of the other blocks one in this many is.
+/// After the recovery of layers, all sectors of this many last requests are checked; of the other blocks, one in `HOST_SHARE` is.
 const HOST_RECENT: usize = 64;
 const HOST_SHARE: u64 = 16;
-/// Neighbouring states that a share has in a row: they differ in little, so that the outcome of one often follows from another's.
+/// Number of consecutive states in the same share: they differ little, so that the outcome of one can often be derived from
+/// another.
 const STATES_TOGETHER: u64 = 8;
 
 /// A state that a cut may leave.
 #[derive(Clone)]
 pub struct State {
-    /// The moment, by its place in [`Run::moments`], after which power went.
+    /// The moment after which power was lost, by its index in [`Run::moments`].
     pub cut: usize,
     /// Its number among the states of the cut.
     pub number: u32,
     /// Its number among all states.
     pub index: u64,
-    /// When power went.
+    /// Time of the power loss.
     pub at: Nanos,
-    /// How it was chosen.
+    /// The way in which it was chosen.
     pub way: Way,
-    /// Lines of the workload that came before the cut.
+    /// Number of lines that the workload had acknowledged before the cut.
     pub acknowledged: usize,
-    /// Promises that the device of the run has not kept.
+    /// Promises that the device of the run violated.
     pub broken: Vec<Broken>,
     base: Arc<Contents>,
     changes: Arc<BTreeMap<u64, Block>>,
-    /// How many of the writes beyond the promises are there, atom by atom; none for the state of the device.
+    /// Number of unpromised writes that are on the disk, by atom; `None` for the state that the device itself would have left.
     levels: Option<Levels>,
 }
 
-/// A write that a state lacks, or that is garbled in it.
+/// A write that is missing from a state, or is garbled in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Omitted {
-    /// The command, by its place in [`Run::commands`] at the device.
+    /// The command, by its index in [`Run::commands`] at the device.
     pub command: u32,
-    /// First sector that is lacking.
+    /// First missing sector.
     pub sector: u64,
     /// Length in sectors.
     pub sectors: u64,
-    /// Whether garbage is there in its place.
+    /// Whether there is garbage in its place.
     pub garbled: bool,
 }
 
@@ -104,13 +105,13 @@ pub struct Covered {
     pub moments: u64,
     /// Cuts that were tried so far.
     pub cuts: u64,
-    /// Logarithm to the base of 10 of the number of states of those cuts that the contract allows, at most.
+    /// Decimal logarithm of the number of states of those cuts that the contract allows; an upper bound.
     pub legal_log10: f64,
-    /// States that were chosen, this share's and others.
+    /// Number of states that were chosen, in all shares.
     pub chosen: u64,
-    /// Of these, such as had the contents and the acknowledgements of an earlier one.
+    /// Of these, states with the same contents and acknowledgements as an earlier one.
     pub equal: u64,
-    /// Most writes beyond the promises at a cut.
+    /// Largest number of unpromised writes at a cut.
     pub most_unpromised: u64,
 }
 
@@ -119,16 +120,17 @@ pub struct Explorer {
     run: Arc<Run>,
     options: ExploreOptions,
     cuts: VecDeque<usize>,
-    /// Moments before this one have happened.
+    /// Index of the next moment to be processed.
     place: usize,
     durable: Durable,
     legal: Legal,
-    /// The promises of the layers, where there are any.
+    /// The promises of the layers, if there are any.
     host: Option<Legal>,
-    /// Blocks that a layer which knows the file system's journal may leave to its rules.
+    /// Blocks that are not checked here, because a layer that knows the file system's journal may leave them to the rules of the
+    /// journal.
     judged_above: Arc<FxHashSet<u64>>,
     acknowledged: usize,
-    /// Contents and acknowledgements that were chosen.
+    /// Contents and acknowledgements of the states chosen so far.
     seen: FxHashSet<(u128, usize)>,
     chosen: VecDeque<State>,
     next_index: u64,
@@ -139,7 +141,7 @@ impl Explorer {
     /// Begins an exploration.
     ///
     /// # Errors
-    /// For a run without moments to cut at, and for options that do not fit it.
+    /// If the run has no moments at which power could be cut, or the options do not fit it.
     pub fn new(run: &Arc<Run>, options: &ExploreOptions) -> Result<Self> {
         let from = options.from.as_deref().map_or(0, |mark| run.after_mark(mark));
         let all = run.moments().len();
@@ -200,7 +202,7 @@ impl Explorer {
         View::new(&self.run, &state.base, &state.changes, self.run.header().all_sectors())
     }
 
-    /// The next state of this share; `None` at the end.
+    /// Returns the next state of this share; `None` at the end.
     pub fn next_state(&mut self) -> Option<State> {
         loop {
             if let Some(state) = self.chosen.pop_front() {
@@ -212,8 +214,8 @@ impl Explorer {
         }
     }
 
-    /// The writes that a state of the present cut lacks, atom by atom: the oldest that is lacking stands for those after it. Empty for
-    /// the state of the device.
+    /// Returns the writes that are missing from a state of the current cut, at most one for each atom: the oldest missing one,
+    /// which stands for the later ones too. Empty for the state that the device itself would have left.
     pub fn omitted(&self, state: &State) -> Vec<Omitted> {
         let levels = state.levels.iter().flatten().map(|level| usize::from(*level));
         let commands = self.run.commands(Port::Device);
@@ -228,8 +230,8 @@ impl Explorer {
         lacking.collect()
     }
 
-    /// A state of the present cut that lacks, of what `state` lacks ([`Explorer::omitted`]), only the writes of these places; and what
-    /// the contract has fall with them.
+    /// Returns a state of the current cut from which fewer writes are missing than from `state`: only those with these indexes in
+    /// [`Explorer::omitted`]. Of these, the contract may still add those that the other writes require.
     pub fn with_omitted(&self, state: &State, places: &[usize]) -> State {
         let Some(levels) = &state.levels else { return state.clone() };
         let mut place = 0;
@@ -248,9 +250,9 @@ impl Explorer {
         State { changes, levels: Some(chosen), ..state.clone() }
     }
 
-    /// Describes a sector that layers show wrongly after recovery from a state of the present cut, if there is one: it holds neither
-    /// what they promised nor anything written since. Sectors of late requests are all looked at, of the others a share that
-    /// differs from state to state.
+    /// Checks what layers show after they recovered from a state of the current cut. Returns a description of the first wrong
+    /// sector: one that holds neither what the layers promised nor anything written since. All sectors of the latest requests are
+    /// checked; of the others a share, which differs from state to state.
     pub(crate) fn host_fault(&self, state: &State, view: &HostView) -> Option<String> {
         let legal = self.host.as_ref()?;
         let share = |block: &u64| (block ^ state.index).is_multiple_of(HOST_SHARE);
@@ -283,7 +285,7 @@ impl Explorer {
         None
     }
 
-    /// Has everything up to a moment happen, that moment included.
+    /// Processes all moments up to and including this one.
     fn go_to(&mut self, cut: usize) {
         let run = self.run.clone();
         let commands = run.commands(Port::Device);
@@ -333,7 +335,7 @@ impl Explorer {
         }
     }
 
-    /// The seed of everything that is random about a cut.
+    /// The seed of all random choices at a cut.
     fn seed_of(&self, cut: usize) -> u64 {
         self.options.seed ^ (cut as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15)
     }
@@ -386,7 +388,7 @@ impl Explorer {
         }
     }
 
-    /// Adds a state unless an equal one was chosen before.
+    /// Adds a state, unless the same contents and acknowledgements were chosen before.
     fn keep(
         &mut self,
         cut: usize,
@@ -429,13 +431,13 @@ impl Explorer {
     }
 }
 
-/// The logarithm of a sum, from the logarithms of its parts.
+/// Returns the logarithm of a sum, given the logarithms of its terms.
 fn add_log10(one: f64, other: f64) -> f64 {
     let (most, least) = if one > other { (one, other) } else { (other, one) };
     most + (10_f64.powf(least - most)).ln_1p() / std::f64::consts::LN_10
 }
 
-/// Whether power can go right after a moment: what is programmed at one time counts together.
+/// Whether power can be cut right after a moment: programs that end at the same time count together.
 fn is_cut(run: &Run, place: usize) -> bool {
     let (this, next) = (&run.moments()[place], run.moments().get(place + 1));
     !next.is_some_and(|next| next.at == this.at && matches!(next.what, What::Programmed { .. }))

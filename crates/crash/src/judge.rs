@@ -1,4 +1,4 @@
-//! Recovers a state in this process, and looks into its files.
+//! Recovers a state in this process and reads its files.
 
 use emmclab_base::{Error, Kind, Result};
 use emmclab_ext4::{Blocks, Filesystem, Node, Recovery};
@@ -6,7 +6,7 @@ use emmclab_ext4::{Blocks, Filesystem, Node, Recovery};
 use crate::explorer::{Explorer, State};
 use crate::layered::HostView;
 
-/// Makers of promises that are judged here; the lowest that broke one is to blame.
+/// The levels that make promises and are judged here; the lowest one that violated a promise is at fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
     /// The device: its contract.
@@ -28,19 +28,19 @@ impl Level {
     }
 }
 
-/// A promise that a state breaks.
+/// A promise that a state violates.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// Whose promise.
+    /// The level that made the promise.
     pub level: Level,
-    /// The promise, a word.
+    /// The name of the promise.
     pub promise: &'static str,
     /// The sectors or the structure in question.
     pub detail: String,
 }
 
 impl Problem {
-    /// What refuses the recovery of an ext4.
+    /// The problem for an error that prevents the recovery of an ext4.
     pub fn of_file_system(error: &Error) -> Self {
         let (promise, detail) = (promise_of(error), one_line(error));
         Self { level: Level::FileSystem, promise, detail }
@@ -50,33 +50,33 @@ impl Problem {
 /// A state after its recovery.
 #[derive(Clone, Debug, Default)]
 pub struct Recovered {
-    /// The first problem, from below.
+    /// The first problem, starting at the lowest level.
     pub problem: Option<Problem>,
-    /// The contents of the files that were asked for; none if there is no such file, or a problem.
+    /// The contents of the requested files; `None` for a missing file, and empty after a problem.
     pub files: Vec<Option<Vec<u8>>>,
-    /// All that is below the folder that was asked for; none if there is no such folder, or a problem.
+    /// Everything below the requested folder; `None` if there is no such folder, or after a problem.
     pub tree: Option<Vec<Node>>,
-    /// Writes that the recovery of layers did.
+    /// Number of writes by the recovery of the layers.
     pub layer_writes: usize,
 }
 
-/// Longest file that is read, bytes.
+/// Largest file that is read, in bytes.
 const MOST_FILE: usize = 1 << 30;
-/// Most files and folders that are read of a tree.
+/// Most files and folders of a tree that are read.
 const MOST_NODES: usize = 1 << 20;
 
-/// Recovers states, one after the other; what it knows of checksums goes from one to the next.
+/// Recovers states, one after the other; known checksums are reused.
 #[derive(Default)]
 pub struct Judge {
     recovery: Recovery,
 }
 
 impl Judge {
-    /// Has layers and journal recover a state of `explorer`, of which it is the present, and reads files and a folder. With `cut_after`, power
-    /// goes again after this many writes of the layers' recovery.
+    /// Lets the layers and the journal recover a state of the current cut of `explorer`, and reads files and a folder. With
+    /// `cut_after`, power is lost again after this many writes of the layers' recovery.
     ///
     /// # Errors
-    /// Where something is there that this tool does not know: no level is at fault.
+    /// If the state contains something that this tool does not support: then no level is at fault.
     pub fn recover(
         &mut self,
         explorer: &Explorer,
@@ -116,10 +116,10 @@ impl Judge {
         Ok(recovered)
     }
 
-    /// Replays the journal of a disk and reads files of it.
+    /// Replays the journal of a disk and reads files from it.
     ///
     /// # Errors
-    /// Where structures of the file system are damaged, or not known.
+    /// If structures of the file system are damaged or not supported.
     pub fn files(&mut self, disk: &dyn Blocks, wanted: &[&str], tree: Option<&str>) -> Result<Recovered> {
         let replayed = self.recovery.replay(disk)?;
         let replay = replayed.replay();
@@ -138,8 +138,8 @@ impl Judge {
     }
 }
 
-/// The promise that a structure with this fault breaks. Superblock and commit block are apart: where power tears a block, ext4
-/// promises nothing about them.
+/// Returns the promise that a damaged structure violates. Superblock and commit block have names of their own: if a power cut tears
+/// a block, ext4 promises nothing about them.
 fn promise_of(error: &Error) -> &'static str {
     let text = error.to_string();
     if text.contains("`superblock`") {

@@ -1,4 +1,4 @@
-//! The disk above the layers, once they have recovered from a state of the device.
+//! The disk above the layers, after they have recovered from a state of the device.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -21,21 +21,21 @@ const SECTOR: usize = SECTOR_BYTES as usize;
 /// Most sectors that are copied at once.
 const MOST_AT_ONCE: u64 = 2048;
 
-/// A write or a discard of recovery.
+/// A write or a discard by the recovery.
 #[derive(Clone)]
 enum Change {
     Write(Box<[u8]>),
     Discard(u32),
 }
 
-/// Sectors of a view that recovery has written or discarded, in memory.
+/// Sectors of a view that the recovery has written or discarded, kept in memory.
 #[derive(Clone, Default)]
 struct Overlay {
     written: BTreeMap<u64, Box<[u8]>>,
-    /// Ranges that were discarded; what was written to them since is in `written`.
+    /// Discarded ranges; data written to them afterwards is in `written`.
     discarded: Vec<(u64, u64)>,
     zones: Option<Zones>,
-    /// By zone.
+    /// Write pointer of each zone.
     pointers: Vec<u64>,
 }
 
@@ -91,13 +91,13 @@ impl Overlay {
     }
 }
 
-/// A device in a state that recovery writes to.
+/// A device in a state, to which the recovery writes.
 struct StateDisk {
     view: View,
-    /// Its first sector in the state, which has one device behind the other.
+    /// Its first sector in the state, in which the devices follow each other.
     first: u64,
     overlay: Overlay,
-    /// The changes of recovery: their numbers among those to all devices, and their places in the state.
+    /// The changes by the recovery: their numbers among those of all devices, and their sectors in the state.
     changes: Vec<(usize, u64, Change)>,
     changed: Arc<AtomicUsize>,
 }
@@ -154,10 +154,11 @@ enum Source {
 }
 
 impl HostView {
-    /// Has the layers recover on these disks from a state, of whose recovery power cut short an earlier attempt after `cut_after` writes, if any.
+    /// Lets the layers recover from a state. With `cut_after`, an earlier attempt to recover was interrupted by a power cut after
+    /// this many writes.
     ///
     /// # Errors
-    /// Where the layers cannot be built, or cannot recover.
+    /// If the layers cannot be built, or cannot recover.
     pub fn recover(
         view: View,
         (layers, below): (&[LayerConfig], &Below),
@@ -191,7 +192,7 @@ impl HostView {
         Ok(started.map(|executor| Self { source: Source::Layered(Box::new(executor.into())), sectors }))
     }
 
-    /// Writes that recovery did.
+    /// Number of writes by the recovery.
     pub fn recovery_writes(&self) -> usize {
         match &self.source {
             Source::Plain(_) => 0,
@@ -209,7 +210,7 @@ impl HostView {
     /// Fills `buffer` with whole sectors from `sector` on.
     ///
     /// # Errors
-    /// Beyond the end, and as the state gives them.
+    /// A range beyond the end; errors of reading the state.
     pub fn read(&self, sector: u64, buffer: &mut [u8]) -> io::Result<()> {
         if sector.saturating_add((buffer.len() / SECTOR) as u64) > self.sectors {
             return Err(io::ErrorKind::UnexpectedEof.into());
@@ -220,7 +221,7 @@ impl HostView {
         }
     }
 
-    /// The ranges of sectors that may hold something, in order; none has more than `MOST_AT_ONCE`.
+    /// Returns the ranges of sectors that may have been written, in order, each of at most `MOST_AT_ONCE` sectors.
     fn written(&self) -> Vec<Range<u64>> {
         match &self.source {
             Source::Plain(view) => {
@@ -236,7 +237,7 @@ impl HostView {
                 }
                 ranges
             }
-            // Layers keep a sector anywhere.
+            // Layers may store a sector anywhere.
             Source::Layered(_) => {
                 let ends = |first: u64| (first + MOST_AT_ONCE).min(self.sectors);
                 (0..self.sectors).step_by(MOST_AT_ONCE as usize).map(|first| first..ends(first)).collect()
@@ -244,10 +245,10 @@ impl HostView {
         }
     }
 
-    /// Writes what is not zero to its place in a file, which has to be empty; its length is that of the disk afterwards.
+    /// Writes all data that is not zero to its place in a file, which must be empty. The file gets the length of the disk.
     ///
     /// # Errors
-    /// As the file and the state give them.
+    /// Errors of the file, and of reading the state.
     pub fn write_to(&self, file: &File) -> io::Result<()> {
         file.set_len(self.sectors * SECTOR_BYTES)?;
         let mut buffer = Vec::new();

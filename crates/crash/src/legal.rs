@@ -18,8 +18,8 @@ use crate::run::{Logged, Run};
 use crate::spool::Source;
 use crate::tear::Tear;
 
-/// Longest discard, in atoms, that is tried both as done and as not done. A longer one counts as done once it is complete,
-/// which the contract allows.
+/// Longest discard, in atoms, that is tried both as executed and as not executed. A longer one counts as executed once it is
+/// complete, which the contract allows.
 const MOST_DISCARDED: u64 = 256;
 
 /// Sectors and their promised version: first, end, version.

@@ -1,9 +1,9 @@
-//! Power cuts: a log of a run, the states that a cut may leave, and whose promise a state breaks.
+//! Power cuts: a log of a run, the states that a cut may leave, and the level whose promise a state violates.
 //!
-//! A live device writes a [log](mod@log) of every command with its data, of what its cells hold when, and of what the workload was told is
-//! safe. A [`Run`] is such a log in order of time. An [`Explorer`] goes along it and leaves, for each moment at which power may go,
-//! what this device would have left, and a choice of what any device may leave that keeps the contract
-//! ([`emmclab_device::contract`]). A [`View`] reads such a disk without a copy.
+//! A live device writes a [log](mod@log) of every command with its data, of the contents of its cells over time, and of what was
+//! reported to the workload as safe. A [`Run`] is such a log in the order of time. An [`Explorer`] moves along it. For each moment
+//! at which power may be cut, it produces the state that this device would have left, and a selection of the states that any device
+//! may leave that keeps the contract ([`emmclab_device::contract`]). A [`View`] reads such a disk without a copy.
 
 mod annotate;
 mod choice;

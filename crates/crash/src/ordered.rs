@@ -54,8 +54,9 @@ impl Writes {
         self.sectors.get(&sector).map(|(first, _)| *first)
     }
 
-    /// Notes that sectors are no longer readable as data after a transaction. Their block `stays` with its owner or is freed. While the
-    /// transaction was open, since the end of the second last commit, the owner may already have written its new data.
+    /// Notes that sectors are no longer readable as data after a transaction. If their block `stays` with its owner, the owner may
+    /// already have written its new data while the transaction was open, that is, since the end of the second last commit.
+    /// Otherwise the block was freed.
     fn leave(&mut self, (first, end): (u64, u64), stays: bool) {
         for sector in first..end {
             match self.sectors.get_mut(&sector) {
@@ -116,10 +117,10 @@ pub(crate) struct OrderedData {
 }
 
 impl OrderedData {
-    /// Begins with a file system; `None` if it is made for another mode than `data=ordered`.
+    /// Creates the judge for a file system; `None` if its default mode is not `data=ordered`.
     ///
     /// # Errors
-    /// Where it cannot be read.
+    /// If it cannot be read.
     pub fn new(base: HostView) -> Result<Option<Self>> {
         let filesystem = Filesystem::open(&base)?;
         let (mut mode, mut text) = ([0; 1], [0; 64]);
@@ -232,7 +233,7 @@ impl OrderedData {
         Ok(fault)
     }
 
-    /// The inodes of users that lie in these blocks, in order.
+    /// Returns the inodes of users in these blocks, in order.
     fn inodes_of(&self, blocks: impl Iterator<Item = u64>) -> Vec<u32> {
         let in_block = self.metadata.block_bytes / self.inode_bytes;
         let mut inodes: Vec<u32> = blocks

@@ -1,4 +1,4 @@
-//! What recoveries read. A recovery that reads the same finds the same, whatever the blocks hold that it does not read.
+//! Records which blocks recoveries read. Recoveries that read the same data have the same outcome, whatever the other blocks hold.
 
 use std::cell::RefCell;
 
@@ -13,23 +13,23 @@ use crate::layered::HostView;
 
 const BLOCK_BYTES: usize = (BLOCK * SECTOR_BYTES) as usize;
 
-/// The recoveries that read the same blocks: their outcomes, by a digest of what the blocks held.
+/// The recoveries that read the same blocks: their outcomes, by a digest of the contents of these blocks.
 struct ReadSet {
     blocks: Box<[u64]>,
     outcomes: FxHashMap<u128, usize>,
 }
 
-/// The blocks that recoveries of earlier states read, and what came of them. A state that holds the same in all blocks that one of them
-/// read has the same outcome and need not be recovered.
+/// The blocks that recoveries of earlier states read, and the outcomes. A state with the same contents in all blocks that one of
+/// these recoveries read has the same outcome, and need not be recovered.
 #[derive(Default)]
 pub struct KnownReads {
-    /// By what was asked of the recovered disk; of each, the set that fitted last is first.
+    /// By what is read from the recovered disk: the sets of blocks, the one that matched last first.
     sets: FxHashMap<String, Vec<ReadSet>>,
 }
 
 impl KnownReads {
-    /// The outcome of an earlier recovery that would read the same from this state; `None` if there is none. `asked` says what is asked of
-    /// the recovered disk, on which the outcome depends too.
+    /// Returns the outcome of an earlier recovery that would read the same data from this state; `None` if there is none. `asked`
+    /// describes what is read from the recovered disk, on which the outcome depends, too.
     pub fn outcome(&mut self, asked: &str, state: &HostView) -> Option<usize> {
         let sets = self.sets.get_mut(asked)?;
         let digests = Digests::of(state);
@@ -41,7 +41,7 @@ impl KnownReads {
         Some(outcome)
     }
 
-    /// Notes that the recovery of a state read these blocks of eight sectors, and what came of it.
+    /// Notes that the recovery of a state read these blocks of eight sectors, and its outcome.
     pub fn learn(&mut self, asked: &str, state: &HostView, mut blocks: Vec<u64>, outcome: usize) {
         blocks.sort_unstable();
         blocks.dedup();
@@ -67,7 +67,7 @@ impl<'a> Digests<'a> {
         Self { state, known: RefCell::default() }
     }
 
-    /// The digest of what blocks hold; `None` if one of them cannot be read.
+    /// Returns a digest of the contents of blocks; `None` if one of them cannot be read.
     fn over(&self, blocks: &[u64]) -> Option<u128> {
         let mut bytes = Vec::with_capacity(size_of_val(blocks));
         for block in blocks {

@@ -1,9 +1,10 @@
-//! The rules of a journal, checked on the commands of a run: what must be durable before what.
+//! Checks the ordering rules of a journal on the commands of a run: what must be durable before what.
 //!
-//! JBD2 promises to the file system, and needs from the device (Linux `fs/jbd2/{commit,checkpoint,recovery}.c`): every block of a
-//! transaction is durable before its commit block can be; home blocks of a transaction are written only once its commit block is
-//! durable; the tail moves past a transaction only once its home blocks are durable. With `data=ordered`, data that a transaction makes
-//! readable is durable before its commit block can be ([`OrderedData`]).
+//! JBD2 promises these rules to the file system, and needs the device to keep them (Linux
+//! `fs/jbd2/{commit,checkpoint,recovery}.c`): Every block of a transaction is durable before its commit block can be. Home blocks
+//! of a transaction are written only after its commit block is durable. The tail moves past a transaction only after its home
+//! blocks are durable. With `data=ordered`, data that a transaction makes readable is durable before its commit block can be
+//! ([`OrderedData`]).
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -29,12 +30,12 @@ use crate::view::View;
 /// The mark of a run on an ext4 that is mounted with `data=ordered`.
 const ORDERED: &str = "data=ordered";
 
-/// A rule of the journal that a command breaks.
+/// A rule of the journal that a command violates.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RuleBreak {
-    /// The moment of the command, by its place in [`Run::moments`].
+    /// The moment of the command, by its index in [`Run::moments`].
     pub moment: usize,
-    /// The rule, a word.
+    /// The name of the rule.
     pub rule: &'static str,
     /// The transaction.
     pub transaction: u32,
@@ -44,17 +45,17 @@ pub struct RuleBreak {
 
 /// A block that a transaction logged.
 struct LoggedBlock {
-    /// The last transaction that did.
+    /// The last transaction that logged it.
     transaction: u32,
     digest: u64,
-    /// The first transaction of those that logged this content one after the other.
+    /// The first transaction in the latest sequence of transactions that logged this same content.
     since: u32,
 }
 
 /// A transaction in the log.
 #[derive(Default)]
 struct Transaction {
-    /// Where its descriptors, logged blocks and revokes lie, as sectors of the disk, with the version that wrote each.
+    /// The sectors of its descriptors, logged blocks and revoke blocks, each with the version that wrote it.
     blocks: Vec<(u64, Version)>,
     commit: Option<(u64, Version)>,
 }
@@ -66,32 +67,34 @@ struct Checker<'a> {
     superblock: JournalSuperblock,
     block_sectors: u64,
     promises: Promises,
-    /// Completions so far, and for each write that is not promised when it was complete.
+    /// Time of completion of each complete command.
     complete: FxHashMap<Version, Nanos>,
     transactions: FxHashMap<u32, Transaction>,
-    /// By home block.
+    /// Logged blocks by home block.
     newest: FxHashMap<u64, LoggedBlock>,
-    /// Tags of the last descriptor that wait for their blocks: journal block, home, escaped, transaction.
+    /// Logged blocks announced by descriptors: by journal block, the home, whether it is escaped, and the transaction.
     expected: FxHashMap<u64, (u64, bool, u32)>,
     /// The first transaction that would be replayed.
     tail: u32,
-    /// Whether what was complete before a write is there where the write is.
+    /// Whether the cache is written back in order, so that a write is durable only with all writes that were complete before it.
     fifo: bool,
-    /// Judges the data of files, where the file system is mounted with `data=ordered`.
+    /// Checks the data of files if the file system is mounted with `data=ordered`.
     ordered: Option<OrderedData>,
     breaks: Vec<RuleBreak>,
 }
 
-/// Whether a transaction is older than another; their numbers wrap.
+/// Whether a transaction is older than another; the numbers wrap.
 fn precedes(one: u32, other: u32) -> bool {
     (one.wrapping_sub(other) as i32) < 0
 }
 
-/// Checks the commands of a run against the rules of the ext4 journal that is there at moment `from`. Empty where there is no
-/// journal inside the file system. A mark `data=ordered` says that it is mounted so, unless its superblock names another mode.
+/// Checks the commands of a run against the rules of the ext4 journal that exists at moment `from`.
+///
+/// Returns an empty list if there is no journal inside the file system. A mark `data=ordered` states that the file system is
+/// mounted in this mode, unless its superblock specifies another one.
 ///
 /// # Errors
-/// Where the file system at that moment cannot be read.
+/// If the file system at that moment cannot be read.
 pub fn journal_rules(run: &Arc<Run>, from: usize) -> Result<Vec<RuleBreak>> {
     let layered = !run.header().layers.is_empty();
     let port = if layered { Port::Host } else { Port::Device };
@@ -145,7 +148,7 @@ pub fn journal_rules(run: &Arc<Run>, from: usize) -> Result<Vec<RuleBreak>> {
         expected: FxHashMap::default(),
         breaks: Vec::new(),
     };
-    // A transaction may have begun before.
+    // A transaction may have started before moment `from`.
     for (place, moment) in run.moments().iter().enumerate() {
         if let Some(ordered) = checker.ordered.as_mut().filter(|_| place == from) {
             ordered.begin();
@@ -192,7 +195,7 @@ impl Checker<'_> {
         Ok(())
     }
 
-    /// The judge of ordered data hears of what is written and discarded outside of the journal.
+    /// Reports writes and discards outside of the journal to the judge of ordered data.
     fn changed_in_place(&mut self, logged: &Logged, version: Version, before: bool) {
         let Some(ordered) = &mut self.ordered else { return };
         let size = self.block_sectors;
@@ -213,7 +216,7 @@ impl Checker<'_> {
         }
     }
 
-    /// The commit block of a transaction comes: data that becomes readable with it has to be durable.
+    /// Called when the commit block of a transaction arrives: data that becomes readable with it must be durable.
     fn check_data(&mut self, moment: usize, transaction: u32, logged: &Logged) -> Result<()> {
         let Some(mut ordered) = self.ordered.take() else { return Ok(()) };
         let fault =
@@ -226,7 +229,7 @@ impl Checker<'_> {
         Ok(())
     }
 
-    /// Whether a version is durable by the time that the command `by` can be.
+    /// Whether a version is certainly durable before the command `by` can be.
     fn settled(&self, sector: u64, version: Version, by: &Logged) -> bool {
         if self.promises.base(sector) >= version {
             return true;
@@ -235,7 +238,7 @@ impl Checker<'_> {
         ordered && self.complete.get(&version).is_some_and(|at| *at <= by.command.arrival)
     }
 
-    /// A block of the log is written.
+    /// Called when a block of the log is written.
     fn journaled(
         &mut self,
         moment: usize,
@@ -299,7 +302,7 @@ impl Checker<'_> {
         Ok(())
     }
 
-    /// A block outside of the journal is written.
+    /// Called when a block outside of the journal is written.
     fn home(&mut self, moment: usize, logged: &Logged, block: u64, bytes: &[u8]) {
         let Some(LoggedBlock { digest, since, .. }) = self.newest.get(&block) else { return };
         if *digest != xxh3_64(bytes) || precedes(*since, self.tail) {
@@ -314,8 +317,8 @@ impl Checker<'_> {
         self.broken(moment, "home", transaction, detail);
     }
 
-    /// The journal superblock is written: transactions before its tail are replayed no more. The kernel states features with the first
-    /// commit after a mount.
+    /// Called when the journal superblock is written: transactions before its tail are no longer replayed. The kernel sets features
+    /// with the first commit after a mount.
     fn tail(&mut self, moment: usize, logged: &Logged, bytes: &[u8]) {
         let Ok(superblock) = JournalSuperblock::parse(bytes, 0) else { return };
         let tail = superblock.sequence;

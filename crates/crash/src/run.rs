@@ -1,4 +1,4 @@
-//! A log in the order of simulated time: what an exploration goes along.
+//! A log in the order of simulated time, on which an exploration is based.
 
 use std::fs::File;
 use std::io::Read;
@@ -20,9 +20,9 @@ pub struct Logged {
     pub command: Command,
     /// Its number at its port.
     pub number: u64,
-    /// Entries of the same packed command that follow.
+    /// Number of later entries of the same packed command.
     pub packed_after: u16,
-    /// Where its data begins; no place where it has none.
+    /// The source of its first sector; [`Source::ZEROS`] if it has no data.
     pub source: Source,
 }
 
@@ -36,20 +36,20 @@ impl Logged {
         }
     }
 
-    /// The end of its sectors.
+    /// The sector after its last one.
     pub fn end(&self) -> u64 {
         self.command.sector + u64::from(self.command.sectors)
     }
 }
 
-/// An event of a run; commands are given by their place in [`Run::commands`].
+/// An event of a run; commands are given by their index in [`Run::commands`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum What {
-    /// A command comes.
+    /// A command arrives.
     Arrives(Port, u32),
     /// A command is complete.
     Completes(Port, u32),
-    /// Sectors of a command are in programmed cells.
+    /// Sectors of a command have been programmed.
     Programmed {
         /// The command.
         command: u32,
@@ -58,7 +58,7 @@ pub enum What {
         /// Length in sectors.
         sectors: u32,
     },
-    /// A program of such sectors begins; it ends later.
+    /// The program of sectors starts; it ends later.
     Begins {
         /// The command.
         command: u32,
@@ -67,7 +67,7 @@ pub enum What {
         /// Length in sectors.
         sectors: u32,
     },
-    /// Sectors hold nothing any more.
+    /// Sectors were discarded.
     Discarded {
         /// The command.
         command: u32,
@@ -76,9 +76,9 @@ pub enum What {
         /// Length in sectors.
         sectors: u64,
     },
-    /// The workload was told that something is safe: the place of its line.
+    /// The workload was told that something is safe; the index of its line.
     Acknowledged(u32),
-    /// The place of a mark.
+    /// The index of a mark.
     Mark(u32),
 }
 
@@ -91,7 +91,8 @@ pub struct Moment {
     pub what: What,
 }
 
-/// A log, indexed. Memory: some 60 bytes per command, and 12 per sector of data, which itself is in memory up to 128 MiB and else in a temporary file.
+/// A log, indexed. It needs some 60 bytes of memory for each command and 12 for each sector of data. The data itself is in memory
+/// up to 128 MiB, otherwise in a temporary file.
 pub struct Run {
     header: LogHeader,
     identity: u64,
@@ -102,11 +103,11 @@ pub struct Run {
     moments: Vec<Moment>,
     acknowledgements: Vec<Box<str>>,
     marks: Vec<Box<str>>,
-    /// As [`crate::annotate::metadata_blocks`] finds them, once.
+    /// The result of [`crate::annotate::metadata_blocks`], computed once.
     metadata_blocks: OnceLock<Arc<FxHashSet<u64>>>,
 }
 
-/// A run being put together.
+/// A run while it is read.
 pub(crate) struct RunBuilder {
     spool: SpoolWriter,
     base: Vec<(u64, u64, Source)>,
@@ -115,7 +116,7 @@ pub(crate) struct RunBuilder {
     acknowledgements: Vec<Box<str>>,
     marks: Vec<Box<str>>,
     limits: [u64; 2],
-    /// Whether the beginnings of programs matter: a device that tears leaves a part of those in progress.
+    /// Whether starts of programs are recorded: a device that tears leaves a part of those in progress.
     tears: bool,
 }
 
@@ -123,13 +124,14 @@ impl Run {
     /// Reads a log of a live device.
     ///
     /// # Errors
-    /// Where it cannot be read, is damaged, or contradicts itself.
+    /// If it cannot be read, is damaged, or is inconsistent.
     pub fn open(path: &Path) -> Result<Self> {
         let mut reader = LogReader::open(path)?;
         Self::read(&mut reader).map_err(|error| error.in_file(path))
     }
 
-    /// Reads a log of `dm-log-writes` for a device of `sectors` sectors, which held what `base` holds when the log began.
+    /// Reads a log of `dm-log-writes` for a device of `sectors` sectors, whose contents at the start of the log are in the file
+    /// `base`.
     ///
     /// # Errors
     /// As [`Run::open`].
@@ -140,7 +142,7 @@ impl Run {
     /// Whether the file is a log of `dm-log-writes`.
     ///
     /// # Errors
-    /// Where it cannot be read.
+    /// If it cannot be read.
     pub fn is_dm(path: &Path) -> Result<bool> {
         let mut first = [0; 8];
         let mut file = File::open(path).map_err(|error| Error::io(path, error))?;
@@ -163,17 +165,17 @@ impl Run {
         &self.header
     }
 
-    /// A number that tells this run from others.
+    /// Identifies this run.
     pub fn identity(&self) -> u64 {
         self.identity
     }
 
-    /// Whether the log ended early.
+    /// Whether the log was cut short.
     pub fn truncated(&self) -> bool {
         self.truncated
     }
 
-    /// The data.
+    /// The data of the log.
     pub fn spool(&self) -> &Spool {
         &self.spool
     }
@@ -186,17 +188,17 @@ impl Run {
         &self.base
     }
 
-    /// The commands at a port, in order of arrival. Where there are no layers, those of the host are those of the device.
+    /// The commands at a port, in order of arrival. Without layers, only the port of the device has commands.
     pub fn commands(&self, port: Port) -> &[Logged] {
         &self.commands[port as usize]
     }
 
-    /// Everything that happens, in order of time.
+    /// All events, in order of time.
     pub fn moments(&self) -> &[Moment] {
         &self.moments
     }
 
-    /// The lines of the workload.
+    /// The lines that the workload reported as safe.
     pub fn acknowledgements(&self) -> &[Box<str>] {
         &self.acknowledgements
     }
@@ -206,7 +208,7 @@ impl Run {
         &self.marks
     }
 
-    /// The moment after a mark; the first one where there is no such mark.
+    /// Returns the index of the moment after a mark; 0 if there is no such mark.
     pub fn after_mark(&self, name: &str) -> usize {
         let is =
             |moment: &Moment| matches!(moment.what, What::Mark(mark) if &*self.marks[mark as usize] == name);
@@ -298,7 +300,7 @@ impl RunBuilder {
 
     pub fn finish(self, header: LogHeader, identity: u64, truncated: bool) -> Result<Run> {
         let Self { spool, base, commands, mut moments, acknowledgements, marks, .. } = self;
-        // What is programmed at a moment was programmed before anything else of that moment.
+        // Programs that end at a moment come before all other events of that moment.
         let rank = |what: &What| !matches!(what, What::Programmed { .. });
         moments.sort_by_key(|moment| (moment.at, rank(&moment.what)));
         let spool = spool.finish()?;
@@ -337,7 +339,7 @@ impl RunBuilder {
         ))
     }
 
-    /// The place of a command, by its number; none if it came before the log began.
+    /// Returns the index of a command with this number; `None` if it arrived before the log began.
     fn find(&self, port: Port, number: u64) -> Result<Option<u32>> {
         let all = &self.commands[port as usize];
         match all.binary_search_by_key(&number, |logged| logged.number) {

@@ -1,4 +1,4 @@
-//! The data of a log, with a digest of each sector: in memory as far as that is bounded, else in a file without a name.
+//! The data of a log, with a digest of each sector: in memory up to a limit, otherwise in an unnamed file.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -12,17 +12,17 @@ use xxhash_rust::xxh3::xxh3_64;
 const SECTOR: usize = SECTOR_BYTES as usize;
 static ZEROS: [u8; SECTOR] = [0; SECTOR];
 
-/// Where a sector's contents are found: a place in the [`Spool`], no place, which reads as zeros, or garbage that is made when it is read.
+/// The source of a sector's contents: a sector in the [`Spool`], zeros, or garbage that is generated when it is read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Source(u32);
 
 impl Source {
-    /// A sector that holds nothing.
+    /// The source of a sector of zeros.
     pub const ZEROS: Self = Self(0);
-    /// Sources from here on are garbage, each of its own.
+    /// Sources from here on are garbage, each one different.
     const GARBAGE: u32 = 1 << 31;
 
-    /// Garbage that depends on the seed alone.
+    /// The source of garbage that depends on the seed alone.
     pub(crate) fn garbage(seed: u64) -> Self {
         Self(Self::GARBAGE | seed as u32)
     }
@@ -31,20 +31,20 @@ impl Source {
         self.0 >= Self::GARBAGE
     }
 
-    /// The contents that were put in `ahead` sectors later, in the same data.
+    /// The source of the sector that is `ahead` sectors later in the same data.
     #[must_use]
     pub fn plus(self, ahead: u64) -> Self {
         Self(self.0 + ahead as u32)
     }
 }
 
-/// Bytes that are kept in memory, where reading them costs no system call; more go to a file.
+/// Most bytes that are kept in memory, where reading them needs no system call; beyond that, all data is in a file.
 const MOST_MEMORY: usize = 1 << 27;
 
-/// Takes the data of a log in.
+/// Collects the data of a log.
 pub(crate) struct SpoolWriter {
     memory: Vec<u8>,
-    /// Where there is more than fits into memory: all of it.
+    /// All data, if it exceeds the memory.
     file: Option<BufWriter<File>>,
     digests: Vec<u64>,
 }
@@ -61,7 +61,7 @@ enum Store {
     File(File),
 }
 
-/// The contents of a garbled sector.
+/// The contents of a garbage sector.
 fn garbage(source: Source) -> [u8; SECTOR] {
     let mut random = Pcg64Mcg::seed_from_u64(source.0.into());
     let mut sector = [0; SECTOR];
@@ -78,7 +78,7 @@ impl SpoolWriter {
         Self { memory: Vec::new(), file: None, digests: vec![xxh3_64(&ZEROS)] }
     }
 
-    /// Takes whole sectors; returns the source of the first.
+    /// Adds whole sectors; returns the source of the first one.
     pub fn add(&mut self, data: &[u8]) -> Result<Source> {
         let first = self.digests.len();
         if first + data.len() / SECTOR > Source::GARBAGE as usize {
@@ -117,10 +117,10 @@ impl Spool {
         }
     }
 
-    /// Fills `buffer` with the contents of `sources`, a sector each.
+    /// Fills `buffer` with the contents of `sources`, one sector each.
     ///
     /// # Errors
-    /// As the file gives them.
+    /// Errors of the file.
     pub fn read(&self, sources: &[Source], buffer: &mut [u8]) -> std::io::Result<()> {
         let mut at = 0;
         while at < sources.len() {

@@ -1,4 +1,4 @@
-//! The parts of one write that a cut may leave.
+//! The parts of a write that a cut may leave.
 
 use std::str::FromStr;
 
@@ -9,21 +9,22 @@ use crate::contents::BLOCK;
 /// The parts that a cut may leave of a write that it interrupts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Tear {
-    /// Each block of 4 KiB is old or new.
+    /// Each block of 4 KiB is entirely old or entirely new.
     #[default]
     None,
     /// Each sector is old or new.
     Sector,
-    /// Each sector is old or new, or garbled where the contract leaves it undefined: of a write that is in flight and not reliable.
+    /// Each sector is old or new, or garbled if the contract leaves it undefined: that is, for a write in flight that is not
+    /// reliable.
     Inside,
 }
 
 impl Tear {
-    /// All, with their names on the command line.
+    /// All values with their names on the command line.
     pub const ALL: [(Tear, &'static str); 3] =
         [(Tear::None, "none"), (Tear::Sector, "sector"), (Tear::Inside, "inside")];
 
-    /// Sectors of an atom: what is written as a whole or not at all.
+    /// Number of sectors of an atom, which is written completely or not at all.
     pub(crate) fn atom(self) -> u64 {
         if self == Self::None { BLOCK } else { 1 }
     }

@@ -1,4 +1,4 @@
-//! The disk that a cut leaves, read without a copy.
+//! The disk in the state that a cut leaves, read without a copy.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -48,7 +48,7 @@ impl View {
     /// Fills `buffer` with whole sectors from `sector` on.
     ///
     /// # Errors
-    /// Beyond the end of the disk, and as the file below gives them.
+    /// A range beyond the end of the disk; errors of the file with the data.
     pub fn read(&self, sector: u64, buffer: &mut [u8]) -> io::Result<()> {
         let end = sector.saturating_add(buffer.len() as u64 / SECTOR_BYTES);
         if end > self.sectors {
@@ -66,7 +66,8 @@ impl View {
         Ok(())
     }
 
-    /// A number that is equal for equal contents of a range of sectors within a block; used to judge a block's version once.
+    /// A number that is equal for equal contents of a range of sectors within a block; with it, equal contents are judged only
+    /// once.
     pub fn identity(&self, sector: u64, sectors: u64) -> u64 {
         let digest = |sector| self.run.spool().digest(self.source(sector));
         (sector..sector + sectors).fold(0xcbf2_9ce4_8422_2325, |sum: u64, sector| {
@@ -74,7 +75,7 @@ impl View {
         })
     }
 
-    /// Whether a block of eight sectors holds zeros alone, by the digests of its sectors.
+    /// Whether a block of eight sectors holds only zeros, by the digests of its sectors.
     pub(crate) fn is_zero(&self, block: u64) -> bool {
         let zeros = self.run.spool().digest(Source::ZEROS);
         self.block(block).iter().all(|source| self.run.spool().digest(*source) == zeros)
@@ -85,7 +86,7 @@ impl View {
         write_pointers(zones, &self.base, &self.changes)
     }
 
-    /// The blocks of eight sectors that may hold something, in order.
+    /// Returns the blocks of eight sectors that may hold data, in order.
     pub fn written(&self) -> Vec<u64> {
         let mut all: Vec<u64> = self.base.blocks().map(|(block, _)| block).collect();
         all.extend(self.changes.keys());

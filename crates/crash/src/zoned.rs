@@ -1,4 +1,4 @@
-//! Zones after a cut, which are written in order: a beginning of each is left, and its write pointer stands right after.
+//! Zones after a cut. They are written in order, so a prefix of each is left, and its write pointer is at the end of this prefix.
 
 use std::collections::BTreeMap;
 
@@ -7,8 +7,8 @@ use emmclab_layers::Zones;
 use crate::contents::{BLOCK, Block, Contents};
 use crate::spool::Source;
 
-/// The write pointers of a disk: after the last sector of each zone that holds anything. Costs as much as there are blocks that were
-/// ever written.
+/// Returns the write pointers of a disk: for each zone, the sector after the last one that holds data. The work is proportional to
+/// the number of blocks that were ever written.
 pub(crate) fn write_pointers(zones: &Zones, base: &Contents, changes: &BTreeMap<u64, Block>) -> Vec<u64> {
     let mut pointers: Vec<u64> = (0..zones.count).map(|zone| zones.start(zone)).collect();
     let unchanged = base.blocks().filter(|(block, _)| !changes.contains_key(block));
@@ -28,7 +28,7 @@ pub(crate) fn keep_beginnings(zones: &Zones, base: &Contents, changes: &mut BTre
     blocks.retain(|block| zones.zone_of(block * BLOCK).is_some());
     blocks.sort_unstable();
     blocks.dedup();
-    // Where the beginning of the present zone ends.
+    // The end of the prefix of the current zone.
     let (mut present, mut end) = (None, 0);
     for block in blocks {
         let zone = zones.zone_of(block * BLOCK);

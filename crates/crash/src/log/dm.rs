@@ -1,9 +1,11 @@
-//! The log of the kernel's device-mapper target `log-writes`, read and written, so that its tools work on ours and the other way round.
+//! The log of the kernel's device-mapper target `log-writes`. It is read and written here, so that tools for one format can be used
+//! with the other.
 //!
 //! Source: Linux `drivers/md/dm-log-writes.c` and `Documentation/admin-guide/device-mapper/log-writes.rst`. All numbers are
-//! little-endian. Sector 0 holds magic, version, number of entries (`u64` each) and the sector size (`u32`). Each entry has a sector of
-//! its own, with sector, sectors, flags and length of inline data (`u64` each), then that data; the entry's sectors follow, but for
-//! a discard. The target logs what is complete, and writes that wait for a flush before the flush itself.
+//! little-endian. Sector 0 holds magic, version, number of entries (`u64` each) and the sector size (`u32`). Each entry has its own
+//! sector with sector, sectors, flags and length of inline data (`u64` each), followed by that inline data; except for a discard,
+//! the data of the entry's sectors comes next. The target logs what is complete, and writes that wait for a flush before the flush
+//! itself.
 
 use std::fs::File;
 use std::io::{BufReader, BufWriter, ErrorKind, Read, Write};
@@ -22,10 +24,10 @@ const FUA: u64 = 1 << 1;
 const DISCARD: u64 = 1 << 2;
 const MARK: u64 = 1 << 3;
 const METADATA: u64 = 1 << 4;
-/// Most sectors of an entry: the kernel's largest request is far below.
+/// Most sectors in an entry; the kernel's largest request is far smaller.
 const MOST_SECTORS: u64 = 1 << 20;
 
-/// Whether the bytes are the beginning of such a log.
+/// Whether the bytes are the start of such a log.
 pub(crate) fn recognizes(first: &[u8]) -> bool {
     first.starts_with(&MAGIC.to_le_bytes())
 }
@@ -37,7 +39,7 @@ struct Input<'a> {
 }
 
 impl Input<'_> {
-    /// Fills the buffer; false if the file ends before.
+    /// Fills the buffer; false if the file ends first.
     fn fill(&mut self, buffer: &mut [u8]) -> Result<bool> {
         match self.file.read_exact(buffer) {
             Ok(()) => {
@@ -62,10 +64,10 @@ fn word(bytes: &[u8], at: usize) -> u64 {
     bytes.get(at..at + 8).and_then(|word| word.try_into().ok()).map_or(0, u64::from_le_bytes)
 }
 
-/// Reads such a log of a device of `sectors` sectors; marks count as what the workload was told is safe.
+/// Reads such a log of a device of `sectors` sectors; marks also count as acknowledgements of the workload.
 ///
 /// # Errors
-/// Where the file cannot be read or is no such log.
+/// If the file cannot be read or is not such a log.
 pub(crate) fn read(path: &Path, sectors: u64, base: Option<&Path>) -> Result<Run> {
     let file = File::open(path).map_err(|error| Error::io(path, error))?;
     let mut input = Input { file: BufReader::with_capacity(1 << 20, file), path, offset: 0 };
@@ -107,7 +109,7 @@ pub(crate) fn read(path: &Path, sectors: u64, base: Option<&Path>) -> Result<Run
     }
     let scale = sector_bytes / SECTOR_BYTES;
     let (mut entry, mut data) = (vec![0; sector_bytes as usize], Vec::new());
-    // Data counts, too: two runs of one program send the same commands with other contents.
+    // The hash includes the data: two runs of a program may send the same commands with different data.
     let mut hash = xxhash_rust::xxh3::Xxh3::new();
     hash.update(&sectors.to_le_bytes());
     let mut truncated = false;
@@ -169,7 +171,7 @@ pub(crate) fn read(path: &Path, sectors: u64, base: Option<&Path>) -> Result<Run
     builder.finish(header, hash.digest(), truncated)
 }
 
-/// Reads the device's contents when the log began.
+/// Reads the contents of the device at the start of the log.
 fn read_base(path: &Path, sectors: u64, builder: &mut RunBuilder) -> Result<()> {
     const AT_ONCE: usize = 1 << 20;
     let fail = |error| Error::io(path, error);
@@ -197,10 +199,10 @@ fn read_base(path: &Path, sectors: u64, builder: &mut RunBuilder) -> Result<()> 
     Ok(())
 }
 
-/// Writes the commands of a run at its device, in order of completion, as such a log.
+/// Writes the commands of a run at its device in this format, in the order of completion.
 ///
 /// # Errors
-/// Where the file cannot be written.
+/// If the file cannot be written.
 pub fn write(run: &Run, path: &Path) -> Result<()> {
     let fail = |error| Error::io(path, error);
     let file = File::create(path).map_err(fail)?;

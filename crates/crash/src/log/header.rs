@@ -1,4 +1,4 @@
-//! The header of a log: the run that its records are of.
+//! The header of a log: describes the run that was recorded.
 
 use emmclab_base::{Error, Kind, Result};
 use emmclab_device::InterfaceKind;
@@ -9,10 +9,10 @@ use serde::{Deserialize, Serialize};
 use super::Port;
 use crate::contents::BLOCK;
 
-/// More zones than a device has; each costs memory in every state.
+/// More zones than any device has; each zone costs memory in every state.
 const MOST_ZONES: u32 = 1 << 20;
 
-/// The settings that decide which states a cut of power may leave.
+/// The settings of a device that determine which states a power cut may leave.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeviceFacts {
     /// Its name.
@@ -23,18 +23,18 @@ pub struct DeviceFacts {
     pub write_through: bool,
     /// Whether its cache promises to be written back in the order in which the host wrote.
     pub fifo: bool,
-    /// Its kind of interface, which decides what FUA and a flush of a range promise.
+    /// Its interface, which determines what FUA and a flush of a range promise.
     #[serde(default, skip_serializing_if = "is_emmc")]
     pub interface: InterfaceKind,
     /// Sectors of a map unit.
     pub unit_sectors: u32,
-    /// Sectors that it erases at a time, which layers may keep to; 0 if that is not known.
+    /// Number of sectors that it erases at a time, to which layers may align; 0 if unknown.
     #[serde(default, skip_serializing_if = "is_none")]
     pub erase_sectors: u32,
-    /// Its zones, of each of which a cut leaves a beginning.
+    /// Its zones; a cut leaves a prefix of each.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub zones: Option<Zones>,
-    /// The promise that it breaks on purpose; `none` for an honest one.
+    /// The promise that it violates on purpose; `none` for an honest device.
     pub lies: String,
 }
 
@@ -48,20 +48,20 @@ fn is_none(sectors: &u32) -> bool {
     *sectors == 0
 }
 
-/// The head of a log.
+/// The header of a log.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LogHeader {
     /// The device.
     pub device: DeviceFacts,
-    /// Layers above it, the first on top, as they are restored after a cut.
+    /// Layers above the device, the first on top, with the settings for their recovery after a cut.
     pub layers: Vec<LayerConfig>,
-    /// Sectors that the layers offer.
+    /// Number of sectors that the layers offer.
     pub sectors: u64,
-    /// Sectors of a second device, which has no cache. The log has it after the first one, as one range of sectors, and its writes as
-    /// forced ones.
+    /// Sectors of a second device, which has no cache; 0 = none. The log appends its sectors to those of the first device, and
+    /// records its writes as forced ones.
     #[serde(default)]
     pub second_sectors: u64,
-    /// Whether it says what the device had in its cells.
+    /// Whether the log contains the contents of the device's cells.
     #[serde(default)]
     pub cells: bool,
     /// The tool that wrote it, and its version.
@@ -69,7 +69,7 @@ pub struct LogHeader {
 }
 
 impl LogHeader {
-    /// Refuses zones that no device has: they are made of blocks of 4 KiB and lie on the device.
+    /// Rejects impossible zones: they must consist of blocks of 4 KiB and be inside the device.
     pub(super) fn check(&self) -> Result<()> {
         let Some(Zones { first, sectors, count, .. }) = self.device.zones else { return Ok(()) };
         let end = sectors.checked_mul(count.into()).and_then(|length| first.checked_add(length));
@@ -84,12 +84,12 @@ impl LogHeader {
             .hint("copy the log again, or run the workload again"))
     }
 
-    /// Sectors of all devices.
+    /// Number of sectors of all devices together.
     pub fn all_sectors(&self) -> u64 {
         self.device.sectors.saturating_add(self.second_sectors)
     }
 
-    /// The disks that the layers at the bottom have.
+    /// The disks below the bottom layer.
     pub fn below(&self) -> Below {
         Below {
             erase_sectors: self.device.erase_sectors,
@@ -98,7 +98,7 @@ impl LogHeader {
         }
     }
 
-    /// The contract at a port, whether it is kept there or not. Layers promise no more than a device with a cache does.
+    /// The contract at a port, whether it is kept there or not. Layers promise no more than a device with a cache.
     pub fn rules(&self, port: Port) -> Rules {
         let DeviceFacts { write_through, fifo, interface, unit_sectors, .. } = self.device;
         match port {

@@ -1,5 +1,5 @@
-//! The log of a run: every command at the ports of a device with its data, what the device programmed and when, and what the
-//! workload was told is safe, on one clock.
+//! The log of a run: every command at the ports of a device with its data, what the device programmed and when, and what was
+//! reported to the workload as safe. All times are of one clock.
 //!
 //! # Format
 //!
@@ -20,5 +20,5 @@ pub use writer::LogWriter;
 
 const MARK: &[u8; 8] = b"EMMCRASH";
 const VERSION: u32 = 1;
-/// Longest block, bytes: no record is longer.
+/// Largest block in bytes; no record is larger.
 const MOST_BLOCK: u32 = 1 << 27;

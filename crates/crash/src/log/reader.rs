@@ -29,7 +29,7 @@ pub struct Records<'a> {
 }
 
 impl LogReader {
-    /// Whether the bytes are the beginning of such a log.
+    /// Whether the bytes are the start of such a log.
     pub fn recognizes(first: &[u8]) -> bool {
         first.starts_with(MARK)
     }
@@ -37,13 +37,13 @@ impl LogReader {
     /// Opens a log and reads its header.
     ///
     /// # Errors
-    /// Where the file cannot be read, is no log, or was written by another version.
+    /// If the file cannot be read, is not a log, or was written by another version.
     pub fn open(path: &Path) -> Result<Self> {
         let file = File::open(path).map_err(|error| Error::io(path, error))?;
         Self::new(Box::new(BufReader::with_capacity(1 << 20, file)), path)
     }
 
-    /// Reads a log from bytes; `path` names it in errors.
+    /// Reads a log from bytes; `path` is used in error messages.
     ///
     /// # Errors
     /// As [`LogReader::open`].
@@ -101,20 +101,20 @@ impl LogReader {
         &self.header
     }
 
-    /// Whether the log ends in the middle of a block, known after its last [`LogReader::next_block`].
+    /// Whether the log ends in the middle of a block; valid after the last call of [`LogReader::next_block`].
     pub fn truncated(&self) -> bool {
         self.truncated
     }
 
-    /// A number that tells this log from others: a hash of what was read so far.
+    /// Identifies this log: a hash of what was read so far.
     pub fn identity(&self) -> u64 {
         self.hash.digest()
     }
 
-    /// The records of the next block; `None` at the end.
+    /// Returns the records of the next block; `None` at the end.
     ///
     /// # Errors
-    /// Where the file cannot be read; a damaged block is an error, a missing end is not.
+    /// If the file cannot be read, or a block is damaged; a log that is cut short is not an error.
     pub fn next_block(&mut self) -> Result<Option<Records<'_>>> {
         let offset = self.offset;
         if !self.read_block()? {
@@ -155,7 +155,7 @@ impl LogReader {
         Ok(true)
     }
 
-    /// Reads the head of a block; false at the end of the file.
+    /// Reads the header of a block; false at the end of the file.
     fn fill_head(&mut self, head: &mut [u8; 12]) -> Result<bool> {
         let mut have = 0;
         while have < head.len() {

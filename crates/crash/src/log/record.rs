@@ -4,17 +4,17 @@ use emmclab_base::{Nanos, Op};
 use emmclab_device::{Command, Modifiers};
 use serde::{Deserialize, Serialize};
 
-/// Where a command was seen.
+/// The place where a command was observed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Port {
-    /// Above the layers; absent in the log of a device without layers.
+    /// Above the layers; unused in the log of a device without layers.
     Host,
     /// At the device.
     Device,
 }
 
-/// An entry of a log. Entries stand in the order in which they became known; times are simulated, and a program event gives
-/// its future end.
+/// An entry of a log. Entries are in the order in which they became known. Times are simulated, and a program event contains its
+/// end in the future.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Record<'a> {
     /// The device's contents before the first command.
@@ -25,11 +25,11 @@ pub enum Record<'a> {
         #[serde(borrow)]
         data: &'a [u8],
     },
-    /// A command came.
+    /// A command arrived.
     Command {
-        /// Where.
+        /// The port.
         port: Port,
-        /// Its number there, counted up.
+        /// Its number at the port, in ascending order.
         number: u64,
         /// Time of its arrival.
         at: Nanos,
@@ -39,24 +39,24 @@ pub enum Record<'a> {
         sector: u64,
         /// Length in sectors.
         sectors: u32,
-        /// Its flags, as [`Modifiers`] has them.
+        /// Its flags, encoded as [`Modifiers`].
         flags: u8,
-        /// Entries of the same packed command that follow.
+        /// Number of later entries of the same packed command.
         packed_after: u16,
         /// The data that it writes.
         #[serde(borrow)]
         data: &'a [u8],
     },
-    /// A command is complete, and its sender was told.
+    /// A command is complete, and the sender was notified.
     Complete {
-        /// Where.
+        /// The port.
         port: Port,
-        /// Its number there.
+        /// Its number at the port.
         number: u64,
         /// Time of its completion.
         at: Nanos,
     },
-    /// Sectors that a command wrote are in programmed pages from a time on.
+    /// Sectors of a write are in programmed pages from `end` on.
     Programmed {
         /// The command.
         number: u64,
@@ -64,12 +64,12 @@ pub enum Record<'a> {
         sector: u64,
         /// Length in sectors.
         sectors: u32,
-        /// When the program begins.
+        /// Start of the program operation.
         begin: Nanos,
-        /// When the cells are written.
+        /// Time at which the cells are written.
         end: Nanos,
     },
-    /// Sectors hold nothing any more.
+    /// Sectors were discarded.
     Discarded {
         /// The command.
         number: u64,
@@ -80,15 +80,15 @@ pub enum Record<'a> {
         /// Time of the program.
         at: Nanos,
     },
-    /// The workload says what it was told is safe.
+    /// The workload reports what it was told is safe.
     Acknowledged {
-        /// When its line was read, after the last completion that was sent until then.
+        /// Time at which its line was read, after all completions sent before.
         at: Nanos,
         /// The line.
         #[serde(borrow)]
         text: &'a str,
     },
-    /// A place in the log with a name.
+    /// A named position in the log.
     Mark {
         /// Time of the mark.
         at: Nanos,
@@ -99,7 +99,7 @@ pub enum Record<'a> {
 }
 
 impl<'a> Record<'a> {
-    /// The entry of a command; `data` is what it writes.
+    /// The entry of a command; `data` is the data that it writes.
     pub fn of(port: Port, number: u64, command: &Command, packed_after: u16, data: &'a [u8]) -> Self {
         Self::Command {
             port,
@@ -114,7 +114,7 @@ impl<'a> Record<'a> {
         }
     }
 
-    /// The command of such an entry.
+    /// The command of an entry; `None` for other kinds of entries.
     pub fn command(&self) -> Option<Command> {
         let Self::Command { at, op, sector, sectors, flags, .. } = *self else { return None };
         let modifiers = Modifiers::from_bits_retain(flags);

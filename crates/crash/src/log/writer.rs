@@ -9,14 +9,15 @@ use emmclab_base::{Error, Kind, Result};
 
 use super::{LogHeader, MARK, Record, VERSION};
 
-/// Bytes of a block before compression, but for a longer record.
+/// Size of a block before compression in bytes; only a longer record exceeds it.
 const BLOCK: usize = 1 << 18;
-/// Longest time that a record waits for its block to fill.
+/// Longest time for which a record waits until its block is full.
 const WAIT: Duration = Duration::from_millis(100);
-/// Compression level of the blocks: the log must keep up with the device.
+/// Compression level of the blocks: low, because the log must keep up with the device.
 const LEVEL: i32 = 1;
 
-/// A log in progress. What was added longer than a tenth of a second ago is in the file, whatever ends the process.
+/// A log being written. If the process ends, only records that were added within a tenth of a second before the last call of
+/// [`LogWriter::add`] can be missing in the file.
 pub struct LogWriter {
     file: File,
     path: PathBuf,
@@ -26,10 +27,10 @@ pub struct LogWriter {
 }
 
 impl LogWriter {
-    /// Begins a log; what the file held is lost.
+    /// Creates a log; existing contents of the file are lost.
     ///
     /// # Errors
-    /// Where the file cannot be written.
+    /// If the file cannot be written.
     pub fn create(path: &Path, header: &LogHeader) -> Result<Self> {
         let fail = |error| Error::io(path, error);
         let json = serde_json::to_vec(header).map_err(|error| Error::new(Kind::Value, error.to_string()))?;
@@ -41,10 +42,10 @@ impl LogWriter {
         Ok(writer)
     }
 
-    /// Adds an entry.
+    /// Adds a record.
     ///
     /// # Errors
-    /// Where the file cannot be written.
+    /// If the file cannot be written.
     pub fn add(&mut self, record: &Record<'_>) -> Result<()> {
         if self.block.is_empty() {
             self.since = Instant::now();
@@ -55,10 +56,10 @@ impl LogWriter {
         if self.block.len() >= BLOCK || self.since.elapsed() >= WAIT { self.end_block() } else { Ok(()) }
     }
 
-    /// Puts what was added into the file.
+    /// Writes all added records to the file.
     ///
     /// # Errors
-    /// Where the file cannot be written.
+    /// If the file cannot be written.
     pub fn end_block(&mut self) -> Result<()> {
         if self.block.is_empty() {
             return Ok(());
@@ -78,10 +79,10 @@ impl LogWriter {
         self.file.write_all(&whole)
     }
 
-    /// Has the disk keep the log as it is.
+    /// Writes all records and syncs the file.
     ///
     /// # Errors
-    /// Where the file cannot be written.
+    /// If the file cannot be written.
     pub fn finish(&mut self) -> Result<()> {
         self.end_block()?;
         self.file.sync_data().map_err(|error| Error::io(&self.path, error))
