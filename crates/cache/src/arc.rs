@@ -1,7 +1,7 @@
 //! ARC (Megiddo & Modha, "ARC: A Self-Tuning, Low Overhead Replacement Cache", FAST 2003, figure 4).
 //!
-//! `T1` holds pages touched once lately, `T2` pages touched again; `B1` and `B2` remember the pages that left them. A touch
-//! of a remembered page moves the target size of `T1` towards the list that should have kept it.
+//! `T1` holds pages touched once recently, `T2` pages touched again; `B1` and `B2` remember the pages that were evicted from them.
+//! A touch of a remembered page changes the target size of `T1` in favour of the list that should have kept the page.
 
 use crate::hash::Key;
 use crate::lists::Lists;
@@ -25,7 +25,7 @@ impl Arc {
         Self { pages, lists: Lists::default(), target: 0.0 }
     }
 
-    /// Moves a page out of the cache into the memory of its list.
+    /// Evicts a page from `T1` or `T2` into the list that remembers its evicted pages.
     fn replace(&mut self, in_b2: bool) {
         let recent = self.lists.len(T1) as f64;
         #[expect(
@@ -40,7 +40,7 @@ impl Arc {
         }
     }
 
-    /// Makes room for a page that no list has (case IV).
+    /// Makes room for a page that is in no list (case IV).
     fn make_room(&mut self) {
         let [recent, again, recent_ghosts, ghosts] = [T1, T2, B1, B2].map(|list| self.lists.len(list));
         if recent + recent_ghosts == self.pages {

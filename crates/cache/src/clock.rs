@@ -1,5 +1,5 @@
-//! CLOCK (Corbató, "A Paging Experiment with the Multics System", 1968): pages in a ring with a mark each, which a touch
-//! sets. The hand takes marks away until it finds a page without one. A page is loaded without a mark.
+//! CLOCK (Corbató, "A Paging Experiment with the Multics System", 1968): pages in a ring, each with a mark, which a touch sets. The
+//! hand clears marks until it finds a page without one, which is evicted. A page is loaded without a mark.
 
 use crate::hash::{Key, KeyMap};
 use crate::policy::Policy;

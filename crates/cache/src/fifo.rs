@@ -1,4 +1,4 @@
-//! FIFO: the page that was loaded longest ago leaves.
+//! FIFO: evicts the page that was loaded longest ago.
 
 use std::collections::VecDeque;
 

@@ -1,17 +1,17 @@
-//! Page numbers spread over 64 bits, which samples and finds them.
+//! Hashes page numbers to 64 bits, for sampling and for hash tables.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasherDefault, Hasher};
 
-/// A page by its spread number; distinct pages have distinct keys.
+/// A page by its hashed number; distinct pages have distinct keys.
 pub(crate) type Key = u64;
 /// A map by key.
 pub(crate) type KeyMap<V> = HashMap<Key, V, BuildHasherDefault<Spread>>;
 /// A set of keys.
 pub(crate) type KeySet = HashSet<Key, BuildHasherDefault<Spread>>;
 
-/// Spreads a page number over all 64 bits (`SplitMix64`, a bijection). Without the addition page 0 would stay 0, and would be in
-/// every sample.
+/// Hashes a page number to 64 bits (`SplitMix64`, a bijection). Without the addition, page 0 would have hash 0 and be in every
+/// sample.
 #[inline]
 pub fn spread(page: u64) -> u64 {
     let page = page.wrapping_add(0x9E37_79B9_7F4A_7C15);
@@ -20,19 +20,19 @@ pub fn spread(page: u64) -> u64 {
     mixed ^ (mixed >> 31)
 }
 
-/// Keeps a device's pages apart from those of another device.
+/// Returns the key of a page; `space` keeps the pages of different devices apart.
 #[inline]
 pub(crate) fn key_of(space: u32, page: u64) -> Key {
     spread(page ^ u64::from(space).wrapping_mul(0x9E37_79B9_7F4A_7C15))
 }
 
-/// Whether a sample of one page in `2^shift` holds this one. Samples nest. The bits are not those that tables index by.
+/// Whether a page is in a sample of one page in `2^shift`. Samples are nested. Other bits of the key index the hash tables.
 #[inline]
 pub(crate) fn is_sampled(key: Key, shift: u32) -> bool {
     (key >> 32) & ((1 << shift) - 1) == 0
 }
 
-/// Takes keys as their own hash.
+/// A hasher that uses a key as its own hash.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Spread(u64);
 

@@ -1,4 +1,4 @@
-//! Miss-ratio curves: which share of page touches a cache of each size and policy would miss.
+//! Miss-ratio curves: the share of page touches that a cache of each size and policy would miss.
 //!
 //! ```
 //! use emmclab_base::{Nanos, Op, Request, Sector};

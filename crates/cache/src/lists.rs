@@ -1,8 +1,8 @@
-//! Pages in several lists, each from the newest to the oldest; every step takes constant time.
+//! Pages in several lists, each from the newest to the oldest; every operation takes constant time.
 
 use crate::hash::{Key, KeyMap};
 
-/// The end of a list.
+/// In place of a node: the end of a list.
 const END: u32 = u32::MAX;
 
 #[derive(Clone, Copy, Debug)]
@@ -20,7 +20,7 @@ struct List {
     len: usize,
 }
 
-/// `N` lists; a page is in one of them or in none.
+/// `N` lists; a page is in at most one of them.
 #[derive(Clone, Debug)]
 pub(crate) struct Lists<const N: usize> {
     places: KeyMap<u32>,
@@ -45,12 +45,12 @@ impl<const N: usize> Lists<N> {
         self.ends[list].len
     }
 
-    /// The list that holds the page.
+    /// Returns the list that holds a page; `None` if none does.
     pub fn list_of(&self, page: Key) -> Option<usize> {
         self.places.get(&page).map(|place| usize::from(self.nodes[*place as usize].list))
     }
 
-    /// Makes a page the newest of a list, wherever it was.
+    /// Makes a page the newest of a list and removes it from its previous list.
     pub fn put(&mut self, list: usize, page: Key) {
         let place = match self.places.get(&page) {
             Some(place) => {
@@ -63,7 +63,7 @@ impl<const N: usize> Lists<N> {
         self.link(list, place);
     }
 
-    /// Takes the oldest page from a list.
+    /// Removes the oldest page of a list.
     pub fn drop_oldest(&mut self, list: usize) {
         let place = self.ends[list].oldest;
         if place != END {
@@ -73,7 +73,7 @@ impl<const N: usize> Lists<N> {
         }
     }
 
-    /// Makes the oldest page of a list the newest of another.
+    /// Moves the oldest page of a list to another one, as its newest.
     pub fn move_oldest(&mut self, from: usize, to: usize) {
         let place = self.ends[from].oldest;
         if place != END {

@@ -1,32 +1,33 @@
-//! LRU at every size at once, by stack distances (Mattson et al., "Evaluation techniques for storage hierarchies", IBM
-//! Systems Journal, 1970): a cache of `n` pages hits a touch if fewer than `n` others were touched since the last one.
+//! LRU for all sizes in one pass, by stack distances (Mattson et al., "Evaluation techniques for storage hierarchies", IBM Systems
+//! Journal, 1970): a cache of `n` pages hits a touch if fewer than `n` other pages were touched since the last touch of the page.
 //!
-//! Pages are kept by position in order of touch; a binary indexed tree counts them after a position.
+//! Each page has the position of its last touch; a binary indexed tree counts the pages with a later position.
 
 use crate::hash::{Key, KeyMap};
 
-/// Positions at first.
+/// Initial number of positions.
 const FEWEST: usize = 1_024;
 
-/// Stack distances below a bound; pages further down the stack are forgotten.
+/// Computes stack distances below a bound; pages further down the stack are forgotten.
 #[derive(Clone, Debug)]
 pub(crate) struct Stack {
-    /// Pages that are kept at least.
+    /// Number of pages that are kept at least.
     depth: usize,
     positions: KeyMap<u32>,
-    /// The page of each position; stale where the page has a later position.
+    /// The page of each position; outdated if the page has a later position.
     pages: Vec<Key>,
     /// Binary indexed tree over the positions that are in use, from 1.
     tree: Vec<u32>,
 }
 
 impl Stack {
-    /// Distances from 0 to `depth - 1`.
+    /// A stack for distances from 0 to `depth - 1`.
     pub fn new(depth: usize) -> Self {
         Self { depth, positions: KeyMap::default(), pages: Vec::new(), tree: vec![0; FEWEST + 1] }
     }
 
-    /// Touches a page: how many others were touched since its last touch; `None` at the first, and beyond the bound.
+    /// Touches a page. Returns how many other pages were touched since its last touch; `None` for its first touch, and for a
+    /// distance beyond the bound.
     pub fn touch(&mut self, page: Key) -> Option<usize> {
         if self.pages.len() + 1 == self.tree.len() {
             self.renumber();
@@ -44,7 +45,7 @@ impl Stack {
         distance.filter(|distance| *distance < self.depth)
     }
 
-    /// Pages in use at positions up to this one.
+    /// Counts the pages whose position is not after this one.
     fn up_to(&self, position: usize) -> usize {
         let (mut index, mut sum) = (position + 1, 0);
         while index > 0 {
@@ -54,7 +55,7 @@ impl Stack {
         sum
     }
 
-    /// Adds to the count of a position, modulo 2^32.
+    /// Adds a number to the count of a position, modulo 2^32.
     fn change(&mut self, position: usize, by: u32) {
         let mut index = position + 1;
         while index < self.tree.len() {
@@ -63,7 +64,7 @@ impl Stack {
         }
     }
 
-    /// Moves the latest pages to the first positions, in order, and makes room for as many touches again.
+    /// Moves the latest pages to the first positions, in order, and makes room for the same number of further touches.
     fn renumber(&mut self) {
         let positions = &self.positions;
         let latest = |(at, page): &(usize, Key)| positions.get(page) == Some(&(*at as u32));
@@ -74,7 +75,7 @@ impl Stack {
         self.positions.extend(pages.iter().zip(0..).map(|(page, at)| (*page, at)));
         let used = pages.len();
         self.tree = vec![0; (2 * used).max(FEWEST) + 1];
-        // Position i is in use up to `used`: a node counts the positions that it covers.
+        // Initialises the tree: the first `used` positions are in use, and each node counts those that it covers.
         for index in 1..self.tree.len() {
             let covered_from = index & (index - 1);
             self.tree[index] = (index.min(used) - covered_from.min(used)) as u32;

@@ -11,13 +11,13 @@ use crate::tier::Tier;
 /// Sectors in a page of 4 KB.
 const PAGE_SECTORS: u64 = 8;
 const PAGE_KB: u64 = 4;
-/// Pages of one request that are followed: 1 GB.
+/// Most pages of one request that count: 1 GB.
 const MAX_PAGES: u64 = 1 << 18;
-/// Touches up to which a trace is followed page by page, kept until it is known which; 8 MB.
+/// Up to this number of touches, a trace is simulated exactly. They are kept until it is known whether the trace is longer; 8 MB.
 const EXACT_TOUCHES: usize = 1 << 20;
-/// Pages that a sampled cache keeps at least, where the sampling allows.
+/// Least number of pages of a sampled cache, if the sampling allows it.
 const LEAST_PAGES: u64 = 32;
-/// At most one page in `2^6` = 64 is followed.
+/// At least one page in `2^6` = 64 is simulated.
 const COARSEST: u32 = 6;
 
 /// A point of a miss-ratio curve.
@@ -25,35 +25,36 @@ const COARSEST: u32 = 6;
 pub struct MissRatioRow {
     /// Name of the policy.
     pub policy: &'static str,
-    /// Size of the cache, KB.
+    /// Size of the cache in KB.
     pub cache_kb: u64,
-    /// The requests that go through it: `all` (reads and writes), `read` or `write`.
+    /// The requests that use it: `all` (reads and writes), `read` or `write`.
     pub op: &'static str,
-    /// Touches of 4 KB pages that miss, first touches among them, percent.
+    /// Percentage of touches of 4 KB pages that miss; first touches count as misses.
     pub miss_pct: f64,
-    /// One page in this many was followed; 1 means exact.
+    /// One page in this many was simulated; 1 means exact.
     pub sampling: u64,
 }
 
 /// Miss ratios of caches, by sampled simulation.
 ///
-/// A trace of up to 2^20 page touches is simulated exactly. In a longer one, a cache follows one page in `2^k`, found by its
-/// hash, at `1 / 2^k` of its size: SHARDS with a fixed rate (Waldspurger et al., "Efficient MRC Construction with SHARDS",
-/// FAST 2015). `k` is the largest at which the small cache still has 32 pages, at most 6. Where the sample has more or
-/// fewer touches than its share, the difference counts as hits (SHARDS-adj). Memory is that of the small caches and of what
-/// they remember: at most about 100 bytes for each page of the largest cache in 64, or of the trace in 64, and policy.
+/// A trace of up to 2^20 page touches is simulated exactly. For a longer one, each cache is simulated with one page in `2^k`,
+/// chosen by its hash, at `1 / 2^k` of its size: SHARDS with a fixed rate (Waldspurger et al., "Efficient MRC Construction with
+/// SHARDS", FAST 2015). `k` is the largest value for which the small cache still has 32 pages, but at most 6. If the sample has
+/// more or fewer touches than expected, the difference counts as hits (SHARDS-adj). Memory is needed for the small caches and for
+/// the pages that they remember: for each policy about 100 bytes for one in 64 of the pages of the largest cache or of the trace,
+/// at most.
 #[derive(Clone, Debug)]
 pub struct MissRatios {
     options: CacheOptions,
     kinds: Vec<PolicyKind>,
-    /// In pages, ascending.
+    /// Sizes in pages, ascending.
     sizes: Vec<u64>,
-    /// Touches so far, as long as they are few.
+    /// The touches so far, until there are too many for an exact simulation.
     first: Vec<Key>,
-    /// From the finest sampling to the coarsest; empty before the first touches are replayed.
+    /// From the finest sampling to the coarsest; empty until the first touches are replayed.
     tiers: Vec<Tier>,
     touches: u64,
-    /// Of other recordings: touches, estimated misses by policy and size, and the coarsest sampling by size.
+    /// Sums of other recordings: touches, estimated misses by policy and size, and the coarsest sampling by size.
     others: Others,
 }
 
@@ -65,7 +66,7 @@ struct Others {
 }
 
 impl MissRatios {
-    /// Caches that hold nothing yet.
+    /// Creates empty caches.
     ///
     /// # Errors
     /// [`emmclab_base::Kind::Config`] for unknown policies and impossible sizes.
@@ -91,7 +92,7 @@ impl MissRatios {
         Ok(ratios)
     }
 
-    /// Adds a request to a device with this number.
+    /// Adds a request to the device with the number `space`.
     #[inline]
     pub fn add(&mut self, request: &Request, space: u32) {
         if !self.options.ops.include(request.op) {
@@ -121,7 +122,7 @@ impl MissRatios {
         }
     }
 
-    /// Sets the caches up, with a sampling no coarser than this, and replays what was kept.
+    /// Creates the caches, with a sampling no coarser than `coarsest`, and replays the touches that were kept.
     fn start(&mut self, coarsest: u32) {
         let shift = |pages: &u64| (pages / LEAST_PAGES).checked_ilog2().unwrap_or(0).min(coarsest);
         let kinds = &self.kinds;
@@ -135,8 +136,8 @@ impl MissRatios {
         }
     }
 
-    /// Takes in the caches of another recording, or of the next piece of this one, with the same options: each begins with
-    /// empty caches. The caches of a next piece go on; those of another recording do not.
+    /// Adds the results of another recording with the same options, or of the next piece of this one. Each starts with empty
+    /// caches. With `goes_on`, the caches of `other` are used for later requests; otherwise those of `self` are.
     pub fn merge(&mut self, mut other: Self, goes_on: bool) {
         if goes_on {
             std::mem::swap(self, &mut other);
@@ -151,7 +152,7 @@ impl MissRatios {
         }
     }
 
-    /// Misses by policy and size, and the coarsest sampling by size, with those of other recordings.
+    /// Returns the misses by policy and size, and the coarsest sampling by size, including other recordings.
     fn sums(&self) -> (Vec<Vec<u64>>, Vec<u32>) {
         let exact;
         let tiers = if self.tiers.is_empty() {
@@ -181,7 +182,7 @@ impl MissRatios {
         (misses, shifts)
     }
 
-    /// The curves, policy by policy; nothing if no request went through a cache.
+    /// Returns the curves, policy by policy; empty if no request used a cache.
     pub fn rows(&self) -> Vec<MissRatioRow> {
         let touches = self.touches + self.others.touches;
         if touches == 0 {

@@ -5,12 +5,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::policy::{PolicyKind, policies};
 
-/// Bytes in a KB.
+/// Size of a page in KB.
 const PAGE_KB: u64 = 4;
-/// Largest cache, KB: 64 TB.
+/// Size of the largest cache in KB: 64 TB.
 const LARGEST_KB: u64 = 1 << 36;
 
-/// Sizes of caches unless others are given, KB: 1 MB to 4 GB.
+/// Default sizes of caches in KB: 1 MB to 4 GB.
 pub const DEFAULT_SIZES_KB: [u64; 13] = {
     let mut sizes = [1 << 10; 13];
     let mut index = 0;
@@ -21,7 +21,7 @@ pub const DEFAULT_SIZES_KB: [u64; 13] = {
     sizes
 };
 
-/// The requests that go through the cache; others do not touch it.
+/// The requests that use the cache; other requests do not touch it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CachedOps {
@@ -55,17 +55,17 @@ impl CachedOps {
     }
 }
 
-/// Which caches to simulate.
+/// The caches to simulate.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct CacheOptions {
     /// Names of policies.
     pub policies: Vec<String>,
-    /// Sizes, KB: multiples of a page of 4 KB.
+    /// Sizes in KB, multiples of a page of 4 KB.
     pub sizes_kb: Vec<u64>,
-    /// The requests that go through the cache.
+    /// The requests that use the cache.
     pub ops: CachedOps,
-    /// Follow every page of a trace of any length.
+    /// Whether all pages of a trace of any length are simulated, without sampling.
     pub exact: bool,
 }
 
@@ -81,10 +81,10 @@ impl Default for CacheOptions {
 }
 
 impl CacheOptions {
-    /// The policies, each once, in the order of their list.
+    /// Returns the policies, each once, in the order of [`policies`].
     ///
     /// # Errors
-    /// [`Kind::Config`] for an unknown name, and without any.
+    /// [`Kind::Config`] for an unknown name, or an empty list.
     pub(crate) fn kinds(&self) -> Result<Vec<PolicyKind>> {
         let all = || policies().iter().map(|kind| kind.name).collect::<Vec<_>>().join(", ");
         let unknown = self.policies.iter().find(|name| !policies().iter().any(|kind| kind.name == **name));
@@ -103,10 +103,10 @@ impl CacheOptions {
             .collect())
     }
 
-    /// The sizes in pages, each once, in ascending order.
+    /// Returns the sizes in pages, each once, in ascending order.
     ///
     /// # Errors
-    /// [`Kind::Config`] for a size that is no positive multiple of a page or too large, and without any.
+    /// [`Kind::Config`] for a size that is not a positive multiple of a page or is too large, or for an empty list.
     pub(crate) fn sizes_pages(&self) -> Result<Vec<u64>> {
         if let Some(kb) =
             self.sizes_kb.iter().find(|kb| **kb == 0 || !kb.is_multiple_of(PAGE_KB) || **kb > LARGEST_KB)

@@ -7,11 +7,11 @@ use crate::{arc, clock, fifo, s3_fifo};
 
 /// A cache of a fixed number of pages.
 pub(crate) trait Policy: Cloned + Debug + Send {
-    /// Touches a page and, on a miss, puts it into the cache. Returns whether it was there.
+    /// Touches a page and, on a miss, adds it to the cache. Returns whether it was a hit.
     fn touch(&mut self, page: Key) -> bool;
 }
 
-/// Lets caches of any policy be cloned.
+/// Allows caches of any policy to be cloned.
 pub(crate) trait Cloned {
     fn cloned(&self) -> Box<dyn Policy>;
 }
@@ -28,19 +28,19 @@ impl Clone for Box<dyn Policy> {
     }
 }
 
-/// How the sizes of a policy are simulated.
+/// How a policy is simulated for several sizes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Method {
-    /// One pass for all sizes, by stack distances.
+    /// One pass for all sizes, with stack distances.
     Stack,
-    /// A cache for each size, of this many pages.
+    /// One cache for each size, created by a function of its number of pages.
     Each(fn(usize) -> Box<dyn Policy>),
 }
 
 /// A replacement policy.
 #[derive(Clone, Copy, Debug)]
 pub struct PolicyKind {
-    /// Its name, as in options and results.
+    /// Its name in options and results.
     pub name: &'static str,
     /// The pages that it evicts, in a few words.
     pub about: &'static str,

@@ -1,23 +1,23 @@
-//! S3-FIFO (Yang et al., "FIFO Queues are All You Need for Cache Eviction", SOSP 2023, algorithm 1): a small queue of a
-//! tenth of the cache, a main queue, and a ghost queue of pages that left the small one, as many as the main queue holds.
+//! S3-FIFO (Yang et al., "FIFO Queues are All You Need for Cache Eviction", SOSP 2023, algorithm 1): a small queue with a tenth of
+//! the cache, a main queue, and a ghost queue of pages evicted from the small one, with as many entries as the main queue.
 //!
-//! A new page enters the small queue, or the main one if the ghost queue has it. At the end of the small queue, pages
-//! touched more than once since go to the main queue, others leave. At the end of the main queue, a page touched since goes
-//! round again with one touch less.
+//! A new page enters the small queue, or the main queue if it is in the ghost queue. At the end of the small queue, a page that was
+//! touched more than once since it entered moves to the main queue; another page is evicted. At the end of the main queue, a page
+//! that was touched is inserted again with one touch less.
 
 use std::collections::VecDeque;
 
 use crate::hash::{Key, KeyMap};
 use crate::policy::Policy;
 
-/// Touches are counted up to this.
+/// Highest number of touches that is counted.
 const MOST: u8 = 3;
 
 #[derive(Clone, Copy, Debug)]
 enum Place {
-    /// In the cache, with touches since it came to its queue.
+    /// In the cache; the number of touches since it entered its queue.
     Held(u8),
-    /// In the ghost queue, from this eviction.
+    /// In the ghost queue; the number of the eviction that put it there.
     Ghost(u64),
 }
 
@@ -28,7 +28,7 @@ pub(crate) struct S3Fifo {
     places: KeyMap<Place>,
     small: VecDeque<Key>,
     main: VecDeque<Key>,
-    /// Pages with the number of the eviction that put them here; a page that came back since has another place.
+    /// Pages with the number of the eviction that put them here; outdated if `places` has another entry for the page.
     ghost: VecDeque<(Key, u64)>,
     evictions: u64,
 }
@@ -71,7 +71,7 @@ impl S3Fifo {
                 return;
             }
         }
-        // All of them went to the main queue.
+        // All pages of the small queue moved to the main queue.
         if self.small.len() + self.main.len() >= self.pages {
             self.evict_main();
         }

@@ -4,8 +4,8 @@ use crate::hash::{Key, is_sampled};
 use crate::lru::Stack;
 use crate::policy::{Method, Policy, PolicyKind};
 
-/// One page in `2^shift` goes through caches of `1 / 2^shift` of their size (miniature simulation: Waldspurger et al.,
-/// "Cache Modeling and Optimization using Miniature Simulations", USENIX ATC 2017).
+/// Simulates one page in `2^shift` in caches of `1 / 2^shift` of their size (miniature simulation: Waldspurger et al., "Cache
+/// Modeling and Optimization using Miniature Simulations", USENIX ATC 2017).
 #[derive(Clone, Debug)]
 pub(crate) struct Tier {
     shift: u32,
@@ -14,17 +14,17 @@ pub(crate) struct Tier {
     caches: Vec<Caches>,
 }
 
-/// All sizes of one policy.
+/// The caches of all sizes of one policy.
 #[derive(Clone, Debug)]
 enum Caches {
-    /// Touches whose distance first fits into each size, and those that fit into none.
+    /// For each size, the number of touches whose distance fits into it but not into a smaller one; last, those that fit into none.
     Stack { stack: Stack, fits: Vec<u64> },
-    /// Each cache with its misses.
+    /// Each cache with its number of misses.
     Each(Vec<(Box<dyn Policy>, u64)>),
 }
 
 impl Tier {
-    /// Caches of these policies and sizes (pages, ascending).
+    /// Creates caches of these policies and sizes (in pages, ascending).
     pub fn new(shift: u32, kinds: &[PolicyKind], sizes: &[u64]) -> Self {
         let pages: Vec<usize> = sizes.iter().map(|size| ((size >> shift) as usize).max(1)).collect();
         let caches = kinds
@@ -40,7 +40,7 @@ impl Tier {
         Self { shift, pages, caches }
     }
 
-    /// One page in `2^shift` is followed.
+    /// The sampling: one page in `2^shift` is simulated.
     pub fn shift(&self) -> u32 {
         self.shift
     }
@@ -67,7 +67,7 @@ impl Tier {
         true
     }
 
-    /// Misses of all touches, as estimated from the sample: by policy, then by size.
+    /// Misses of all touches, estimated from the sample: by policy, then by size.
     pub fn misses(&self) -> impl Iterator<Item = Vec<u64>> {
         self.caches.iter().map(|caches| {
             let sampled: Vec<u64> = match caches {

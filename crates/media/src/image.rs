@@ -77,7 +77,7 @@ impl Image {
                     .in_file(path)
                     .hint("end it, or name another image"));
             }
-            // Without locks in the file system, the image is not protected.
+            // If the file system has no locks, the image is not protected.
             Err(TryLockError::Error(_)) | Ok(()) => {}
         }
         let (found, needed) = (file.metadata().map_err(fail)?.len(), sectors * SECTOR_BYTES);
@@ -109,7 +109,7 @@ impl Image {
     /// Fills `buffer` from `sector` on.
     ///
     /// # Errors
-    /// As the file gives them.
+    /// Errors of the file.
     pub fn read(&self, sector: u64, buffer: &mut [u8]) -> io::Result<()> {
         self.file.read_exact_at(buffer, sector * SECTOR_BYTES)
     }
@@ -117,15 +117,15 @@ impl Image {
     /// Writes whole sectors from `sector` on.
     ///
     /// # Errors
-    /// As the file gives them; [`ErrorKind::StorageFull`] on a full disk.
+    /// Errors of the file; [`ErrorKind::StorageFull`] on a full disk.
     pub fn write(&self, sector: u64, data: &[u8]) -> io::Result<()> {
         self.file.write_all_at(data, sector * SECTOR_BYTES)
     }
 
-    /// Punches a hole: the sectors read as zeros from now on and take no space.
+    /// Punches a hole: the sectors read as zeros from now on and need no space.
     ///
     /// # Errors
-    /// As the file gives them.
+    /// Errors of the file.
     pub fn discard(&self, sector: u64, sectors: u64) -> io::Result<()> {
         let (from, length) = (sector * SECTOR_BYTES, sectors * SECTOR_BYTES);
         let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
@@ -143,10 +143,11 @@ impl Image {
         }
     }
 
-    /// The runs of data and holes in `sector..end`, in order; without support for holes everything is data.
+    /// Calls `found` with each run of data or hole in `sector..end`, in order, until it returns false. If the file system does not
+    /// support holes, everything is data.
     ///
     /// # Errors
-    /// As the file gives them.
+    /// Errors of the file.
     pub fn runs(&self, sector: u64, end: u64, mut found: impl FnMut(Run) -> bool) -> io::Result<()> {
         let end = end.min(self.sectors);
         let mut at = sector;
@@ -179,14 +180,14 @@ impl Image {
 
     /// Unlocks the image for other processes. Nothing may be written afterwards.
     pub fn release(&self) {
-        // Without locks in the file system, there is nothing to unlock.
+        // If the file system has no locks, there is nothing to unlock.
         let _ = self.file.unlock();
     }
 
     /// Syncs the file, so that its contents survive a power loss of the host.
     ///
     /// # Errors
-    /// As the file gives them.
+    /// Errors of the file.
     pub fn sync(&self) -> io::Result<()> {
         match self.file.sync_data() {
             Err(error) if error.kind() == ErrorKind::Unsupported => Ok(()),

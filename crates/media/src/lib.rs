@@ -1,8 +1,8 @@
 //! Contents of a simulated device.
 //!
-//! [`Media`] listens to a device. Data that the host writes lies in memory until the device's own events say that its page is
-//! programmed; then it moves to an [`Image`], a sparse file that holds exactly what is durable at each sector. After a cut of
-//! power the image is what a real device would have left.
+//! [`Media`] observes a device. Data that the host writes stays in memory until the device's events report that its page is
+//! programmed. It then moves to an [`Image`], a sparse file that holds exactly the durable contents of each sector. After a power
+//! cut, the image is what a real device would have left.
 
 mod image;
 mod media;

@@ -1,4 +1,4 @@
-//! Data on its way from the host to the image.
+//! Moves data from the host to the image of a device.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -10,15 +10,15 @@ use rustc_hash::FxHashMap;
 
 use crate::image::{Image, Run};
 
-/// No command.
+/// In place of a command number: none.
 const NONE: u64 = u64::MAX;
 
-/// Data of a write.
+/// The data of a write that is not completely in the image.
 #[derive(Debug)]
 struct Given {
     sector: u64,
     data: Box<[u8]>,
-    /// Sectors that are neither in the image nor replaced.
+    /// Number of sectors that are neither in the image nor replaced.
     left: u64,
 }
 
@@ -29,19 +29,19 @@ impl Given {
     }
 }
 
-/// The last write of sectors whose version is not in the image yet.
+/// The last write of sectors whose newest version is not in the image yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Written {
     command: u64,
-    /// Versions of commands below this number are in the image, or a newer one is: they must not go there.
+    /// Commands below this number have reached the image or were replaced there by a newer one; they must not be written to it.
     landed: u64,
 }
 
-/// Sectors of a write in a page that counts from `durable` on.
+/// Sectors of a write in a page that is durable from the time `durable` on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Landing {
     durable: Nanos,
-    /// Order among pages that count from the same time on.
+    /// Order among pages that become durable at the same time.
     number: u64,
     begin: Nanos,
     end: Nanos,
@@ -57,7 +57,7 @@ impl Landing {
     }
 }
 
-/// A change of what is durable.
+/// A change of the durable contents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
     /// Sectors of a command are in programmed cells from `end` on.
@@ -68,12 +68,12 @@ pub enum Change {
         sector: u64,
         /// Length in sectors.
         sectors: u32,
-        /// When the program begins.
+        /// Start of the program operation.
         begin: Nanos,
-        /// From when the page counts after a cut.
+        /// Time from which the page is valid after a power cut.
         end: Nanos,
     },
-    /// Sectors hold nothing any more.
+    /// Sectors were discarded.
     Discarded {
         /// First sector.
         sector: u64,
@@ -82,8 +82,11 @@ pub enum Change {
     },
 }
 
-/// The contents of a device. Tell it the data of each write before the device has the command, let it listen, and move it on with
-/// [`Media::land`] before a completion is passed on. Its memory is bounded by what the device's cache holds and what is in flight.
+/// The contents of a device.
+///
+/// The caller passes the data of each write to [`Media::give`] before the device gets the command, lets `Media` observe the device,
+/// and calls [`Media::land`] before it reports a completion. The memory needed is bounded by the device's cache and the commands in
+/// flight.
 #[derive(Debug)]
 pub struct Media {
     image: Image,
@@ -91,20 +94,20 @@ pub struct Media {
     /// Data by the number of its command at the device.
     given: FxHashMap<u64, Given>,
     newest: Ranges<Written>,
-    /// For each unit in the write buffer: the command of each sector there, [`NONE`] where there is none.
+    /// For each unit in the write buffer: the command of each of its sectors; [`NONE`] for a sector that is not there.
     cached: FxHashMap<Lpn, Box<[u64]>>,
     landings: BinaryHeap<Reverse<Landing>>,
     numbered: u64,
-    /// First sector and end.
+    /// Late discards: first sector and end.
     trims: LateTrims<(u64, u64)>,
-    /// The first error of the image that a discard met.
+    /// The first error of the image during a discard.
     failed: Option<io::Error>,
-    /// Changes since they were last taken, where an observer takes them.
+    /// The changes since they were last taken; `None` if nobody takes them.
     changes: Option<Vec<Change>>,
 }
 
 impl Media {
-    /// Contents for a device, as the image has them.
+    /// The contents of a device, initialised from an image.
     pub fn new(device: &Device, image: Image) -> Self {
         Self {
             image,
@@ -120,12 +123,12 @@ impl Media {
         }
     }
 
-    /// Keeps changes for [`Media::take_changes`] from now on.
+    /// Records changes for [`Media::take_changes`] from now on.
     pub fn watch(&mut self) {
         self.changes.get_or_insert_default();
     }
 
-    /// The changes since the last call, in the order in which they became known.
+    /// Takes the changes since the last call, in the order in which they became known.
     pub fn take_changes(&mut self) -> impl Iterator<Item = Change> {
         self.changes.as_mut().into_iter().flat_map(|changes| changes.drain(..))
     }
@@ -135,12 +138,12 @@ impl Media {
         &self.image
     }
 
-    /// Bytes of written data that are not durable yet.
+    /// Number of bytes of written data that are not durable yet.
     pub fn volatile_bytes(&self) -> u64 {
         self.given.values().map(|given| given.left * SECTOR_BYTES).sum()
     }
 
-    /// Takes the data of a write, whole sectors from `sector` on; `command` is the number that the device will give it
+    /// Receives the data of a write, whole sectors from `sector` on; `command` is the number that the device will assign to it
     /// ([`Device::next_command`]).
     pub fn give(&mut self, command: u64, sector: u64, data: &[u8]) {
         let left = data.len() as u64 / SECTOR_BYTES;
@@ -150,10 +153,10 @@ impl Media {
         self.given.insert(command, Given { sector, data: data.into(), left });
     }
 
-    /// Fills `buffer` with what the sectors hold, durable or not.
+    /// Fills `buffer` with the contents of sectors, durable or not.
     ///
     /// # Errors
-    /// As the image gives them.
+    /// Errors of the image.
     pub fn read(&self, sector: u64, buffer: &mut [u8]) -> io::Result<()> {
         let end = sector + buffer.len() as u64 / SECTOR_BYTES;
         let mut found = self.newest.find(sector, end).peekable();
@@ -169,10 +172,11 @@ impl Media {
         Ok(())
     }
 
-    /// The runs of `sector..end` that hold data or not, as far as the image says so; data on its way counts as data.
+    /// Calls `found` with each run of data or hole in `sector..end`, until it returns false. Runs are those of the image; data that
+    /// is not in the image yet counts as data.
     ///
     /// # Errors
-    /// As the image gives them.
+    /// Errors of the image.
     pub fn runs(&self, sector: u64, end: u64, mut found: impl FnMut(Run) -> bool) -> io::Result<()> {
         let (mut at, mut goes_on) = (sector, true);
         self.image.runs(sector, end, |run| {
@@ -195,11 +199,11 @@ impl Media {
         })
     }
 
-    /// Moves what is programmed by `now` to the image.
+    /// Moves data that is programmed by the time `now` to the image.
     ///
     /// # Errors
-    /// As the image gives them, [`io::ErrorKind::StorageFull`] on a full disk. What could not be moved stays in memory and is tried
-    /// again by the next call.
+    /// Errors of the image, [`io::ErrorKind::StorageFull`] on a full disk. Data that could not be moved stays in memory, and the
+    /// next call tries again.
     pub fn land(&mut self, now: Nanos) -> io::Result<()> {
         if let Some(error) = self.failed.take() {
             return Err(error);
@@ -219,8 +223,8 @@ impl Media {
         Ok(())
     }
 
-    /// Power was lost at `at`: everything that was not programmed is gone. A device that lies ([`Lie::Tear`]) keeps the first half of
-    /// programs in progress, or ([`Lie::LateTrim`]) repeats discards.
+    /// Simulates a power loss at the time `at`: everything that was not programmed is lost. A device that lies keeps the first half
+    /// of programs in progress ([`Lie::Tear`]), or repeats discards ([`Lie::LateTrim`]).
     ///
     /// # Errors
     /// As [`Media::land`].
@@ -252,7 +256,7 @@ impl Media {
         all
     }
 
-    /// Writes the sectors of a version to the image where nothing newer is there.
+    /// Writes the sectors of a version to the image, except where the image holds a newer one.
     fn write(&self, command: u64, first: u64, last: u64) -> io::Result<()> {
         let Some(given) = self.given.get(&command) else { return Ok(()) };
         for (from, to, written) in self.newest.find(first, last) {
@@ -263,7 +267,7 @@ impl Media {
         Ok(())
     }
 
-    /// Sectors of a command are in the image or replaced.
+    /// Notes that sectors of a command are in the image or were replaced.
     fn release(&mut self, command: u64, sectors: u64) {
         if let Some(given) = self.given.get_mut(&command) {
             given.left = given.left.saturating_sub(sectors);
@@ -273,7 +277,7 @@ impl Media {
         }
     }
 
-    /// Takes landings out of `first..end`.
+    /// Removes `first..end` from the pending landings.
     fn unland(&mut self, first: u64, end: u64) {
         if !self.landings.iter().any(|Reverse(landing)| landing.first < end && first < landing.last) {
             return;
