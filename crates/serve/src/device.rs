@@ -1,4 +1,4 @@
-//! A block device as its exports see it: requests in, completions out, in any order.
+//! The interface of a block device for its exports: requests are submitted, and completions are delivered in any order.
 
 use std::sync::Arc;
 
@@ -9,26 +9,26 @@ use emmclab_base::{Health, Modifiers};
 pub enum Action {
     /// Read the sectors.
     Read,
-    /// Write this data, as long as the sectors are.
+    /// Write this data, whose length is that of the sectors.
     Write(Vec<u8>),
     /// The sectors read as zeros from now on; `keep_allocated` forbids discarding them (NBD `NO_HOLE`).
     WriteZeroes {
         /// Whether the sectors stay allocated.
         keep_allocated: bool,
     },
-    /// The data is no longer needed; sectors that are discarded read as zeros.
+    /// The data is no longer needed; discarded sectors read as zeros.
     Discard {
         /// Whether old data must not be recoverable (secure erase).
         secure: bool,
     },
-    /// Make durable what was complete when this request came. It has no sectors.
+    /// Make durable all writes that were complete when this request was submitted. A flush has no sectors.
     Flush,
 }
 
 /// A request to a block device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BlockRequest {
-    /// A number of the sender's choice, which comes back with the completion.
+    /// A number chosen by the sender; the completion carries the same number.
     pub tag: u64,
     /// The work.
     pub action: Action,
@@ -36,12 +36,12 @@ pub struct BlockRequest {
     pub sector: u64,
     /// Length in sectors; 0 only for a flush.
     pub sectors: u32,
-    /// Flags; FUA is [`Modifiers::RELIABLE`], and on [`Action::WriteZeroes`] and [`Action::Discard`] it is honoured, too.
+    /// Flags. FUA is [`Modifiers::RELIABLE`]; it also applies to [`Action::WriteZeroes`] and [`Action::Discard`].
     pub modifiers: Modifiers,
 }
 
 impl BlockRequest {
-    /// The sector after the last one; saturates.
+    /// The sector after the last one; `u64::MAX` if the sum overflows.
     pub fn end(&self) -> u64 {
         self.sector.saturating_add(u64::from(self.sectors))
     }
@@ -50,41 +50,41 @@ impl BlockRequest {
 /// The reason for a failed request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
-    /// The request reaches beyond the device or has a senseless length (EINVAL).
+    /// The request extends beyond the device or has an invalid length (EINVAL).
     Invalid,
-    /// No room for its data: the device is full, or the disk below its image (ENOSPC).
+    /// No space for the data: the device is full, or the disk that holds its image (ENOSPC).
     NoSpace,
     /// The device is worn out, stopped or without power (EIO).
     Io,
-    /// The device takes no writes (EROFS).
+    /// The device is read-only (EROFS).
     ReadOnly,
 }
 
-/// A request is complete.
+/// The completion of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Completion {
     /// The tag of the request.
     pub tag: u64,
-    /// The data of a read, nothing for other requests; or the reason of a failure.
+    /// The data of a read, an empty vector for other requests, or the reason of the failure.
     pub outcome: Result<Vec<u8>, Failure>,
 }
 
-/// Takes completions. It is called from whatever thread moves the device on and must not block.
+/// Receives completions. It is called by the thread that advances the device, whichever that is, and must not block.
 pub trait Completions: Send + Sync {
-    /// Requests are complete; the list is drained.
+    /// Called when requests are complete; drains the list.
     fn complete(&self, completed: &mut Vec<Completion>);
 }
 
-/// A run of sectors that are alike.
+/// Consecutive sectors that are all allocated or all not allocated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
     /// Length in sectors.
     pub sectors: u64,
-    /// Whether it holds data; false if it reads as zeros and takes no room.
+    /// Whether the sectors hold data; false if they read as zeros and occupy no space.
     pub allocated: bool,
 }
 
-/// Size and abilities of a block device.
+/// Size and capabilities of a block device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Size in sectors.
@@ -93,26 +93,26 @@ pub struct Limits {
     pub preferred_sectors: u32,
     /// Longest request in sectors.
     pub max_sectors: u32,
-    /// Alignment and least length of what a discard takes effect on, in sectors.
+    /// Granularity of discards, in sectors: the alignment and the minimum length of what is actually discarded.
     pub discard_sectors: u32,
-    /// Whether completed writes may be volatile, so that flushes mean something.
+    /// Whether completed writes may be volatile, so that flushes are needed.
     pub write_cache: bool,
 }
 
 /// A block device. Any number of exports and connections may use it at once.
 pub trait BlockDevice: Send + Sync {
-    /// Size and abilities, which never change.
+    /// Size and capabilities, which never change.
     fn limits(&self) -> Limits;
 
-    /// The state of the flash now; nothing is known of a device that has none.
+    /// The present state of the flash. By default, for a device without flash, nothing is known.
     fn health(&self) -> Health {
         Health::default()
     }
 
-    /// Takes requests, in their order, out of the list. Each is completed once: before this returns, or later from another thread.
-    /// Requests that overlap take effect in the order in which they came; others are complete in any order.
+    /// Removes all requests from the list and submits them in order. Each is completed once: before this returns, or later from another
+    /// thread. Requests that overlap take effect in the order of submission; others are completed in any order.
     fn submit(&self, requests: &mut Vec<BlockRequest>, completions: &Arc<dyn Completions>);
 
-    /// The allocation of the sectors from `sector` on, at most `sectors` of them; adds at most `most` extents.
+    /// Appends the allocation of at most `sectors` sectors from `sector` on to `found`, in at most `most` extents.
     fn extents(&self, sector: u64, sectors: u64, most: usize, found: &mut Vec<Extent>);
 }

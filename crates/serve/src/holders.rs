@@ -1,27 +1,27 @@
-//! Processes that keep a mount busy, found in `/proc`.
+//! Finds the processes that keep a mount busy, in `/proc`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use emmclab_base::Error;
 
-/// Processes that are named in a message; the others are counted.
+/// Maximum number of processes that a message names; the others are only counted.
 const NAMED: usize = 5;
 
-/// Whether a process uses something below `folder`. Links and maps are compared as text, so that nothing waits for the mount.
+/// Whether a process uses something below `folder`. Links and maps are compared as text, so that nothing blocks on the mount.
 fn uses(process: &Path, folder: &Path) -> bool {
     let below = |link: PathBuf| fs::read_link(link).is_ok_and(|target| target.starts_with(folder));
     let files = fs::read_dir(process.join("fd")).into_iter().flatten().flatten().map(|entry| entry.path());
     let links = ["cwd", "root", "exe"].into_iter().map(|name| process.join(name));
     links.chain(files).any(below)
         || fs::read_to_string(process.join("maps")).is_ok_and(|maps| {
-            // Five fields, then the path, which may have blanks.
+            // A line has five fields, then the path, which may contain spaces.
             maps.lines()
                 .any(|line| line.find('/').is_some_and(|at| Path::new(&line[at..]).starts_with(folder)))
         })
 }
 
-/// Processes that hold the mount at `folder`, as `NAME (pid N)`; those of other users only for root.
+/// Processes that use the mount at `folder`, as `NAME (pid N)`. Processes of other users are found only by root.
 pub(crate) fn of(folder: &Path) -> Vec<String> {
     let mut found = Vec::new();
     for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
@@ -36,7 +36,7 @@ pub(crate) fn of(folder: &Path) -> Vec<String> {
     found
 }
 
-/// Mounts below `folder`, which hold it, too.
+/// Other mounts below `folder`, which keep it busy, too.
 fn mounts(folder: &Path) -> Vec<String> {
     let table = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
     let points = table.lines().filter_map(|line| line.split(' ').nth(4));
@@ -46,7 +46,7 @@ fn mounts(folder: &Path) -> Vec<String> {
         .collect()
 }
 
-/// Holders in a sentence, of which the first few are named; `None` if there are none.
+/// A sentence that names the first few of these holders and counts the others; `None` if there are none.
 pub(crate) fn listed(mut found: Vec<String>) -> Option<String> {
     let more = found.len().saturating_sub(NAMED);
     found.truncate(NAMED);
@@ -54,7 +54,7 @@ pub(crate) fn listed(mut found: Vec<String>) -> Option<String> {
     (!found.is_empty()).then(|| format!("it is in use by {}{more}", found.join(", ")))
 }
 
-/// Adds to an error who keeps the mount at `folder` busy.
+/// Adds to an error which processes and mounts keep the mount at `folder` busy.
 pub(crate) fn name_in(error: Error, folder: &Path) -> Error {
     let mut found = of(folder);
     found.extend(mounts(folder));

@@ -1,7 +1,7 @@
-//! Exports of a block device to other software, and the device as an export sees it.
+//! Exports of a block device to other software, and the block device interface that the exports use.
 //!
-//! An export translates a protocol into [`BlockRequest`]s and [`Completion`]s. It knows nothing of simulation: whatever is a
-//! [`BlockDevice`] can be exported, and a [`MemoryDevice`] measures what the export itself costs.
+//! An export translates a protocol into [`BlockRequest`]s and [`Completion`]s. It does not depend on the simulation: every [`BlockDevice`]
+//! can be exported. With a [`MemoryDevice`], the overhead of the export itself can be measured.
 
 mod device;
 mod fuse;
@@ -24,5 +24,5 @@ pub use sdhci::exercise::{exercise as exercise_sdhci, exercise_messages as exerc
 pub use sdhci::{CardSettings, SdhciExport, SessionEvent};
 pub use ublk::{UblkOptions, delete_left_ublk};
 
-/// Bytes of a sector, as a length in memory.
+/// Bytes of a sector, as `usize`.
 const SECTOR: usize = emmclab_base::SECTOR_BYTES as usize;

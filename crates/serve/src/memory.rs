@@ -1,22 +1,22 @@
-//! A block device in memory that takes no time: the measure of what an export costs, and the model in tests.
+//! A block device in memory that needs no time. It measures the overhead of an export, and is the reference model in tests.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::SECTOR;
 use crate::device::{Action, BlockDevice, BlockRequest, Completion, Completions, Extent, Failure, Limits};
-/// Sectors that are kept together.
+/// Sectors of a chunk, the unit of allocation.
 const CHUNK_SECTORS: u64 = 128;
 const CHUNK: usize = CHUNK_SECTORS as usize * SECTOR;
 
-/// A sparse block device in memory, complete at once.
+/// A sparse block device in memory, which completes requests at once.
 pub struct MemoryDevice {
     limits: Limits,
     /// Data by chunk; a missing chunk holds zeros.
     chunks: Mutex<BTreeMap<u64, Box<[u8]>>>,
 }
 
-/// The parts of a range of sectors by chunk: its number, the first byte in it, and how many bytes.
+/// Splits a range of sectors at chunks: the number of the chunk, the first byte in it, and the number of bytes.
 fn parts(sector: u64, end: u64) -> impl Iterator<Item = (u64, usize, usize)> {
     let mut at = sector;
     std::iter::from_fn(move || {
@@ -30,7 +30,7 @@ fn parts(sector: u64, end: u64) -> impl Iterator<Item = (u64, usize, usize)> {
 }
 
 impl MemoryDevice {
-    /// An empty device of `sectors` sectors with a volatile cache by name, so that clients send flushes.
+    /// An empty device of `sectors` sectors. It reports a volatile cache, though it has none, so that clients send flushes.
     pub fn new(sectors: u64) -> Self {
         let limits = Limits {
             sectors,

@@ -1,4 +1,4 @@
-//! A listening unix socket that only the user reaches: mode 0600, in a folder of the user's.
+//! A listening unix socket that only the user can reach: mode 0600, in a folder of the user.
 
 use std::fs::{self, File};
 use std::io::ErrorKind;
@@ -15,13 +15,13 @@ use rustix::net::{
     AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, connect, listen, socket_with,
 };
 
-/// Clients that wait to be accepted.
+/// Maximum number of clients that wait to be accepted.
 pub(crate) const BACKLOG: i32 = 128;
-/// Attempts to take the lock of a folder, and the pause between two.
+/// Maximum number of attempts to lock a folder, and the pause between two attempts.
 const ATTEMPTS: u32 = 100;
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// A listening unix socket, whose file is removed in the end.
+/// A listening unix socket; its file is removed when this is dropped.
 pub(crate) struct PrivateSocket {
     socket: OwnedFd,
     path: PathBuf,
@@ -30,10 +30,10 @@ pub(crate) struct PrivateSocket {
 }
 
 impl PrivateSocket {
-    /// Listens at `path`. A socket on which nothing listens any more is replaced.
+    /// Listens at `path`. A stale socket, on which nothing listens any more, is replaced.
     ///
     /// # Errors
-    /// [`Kind::Config`] for a path that is taken or that others could reach, [`Kind::Io`] for what the system refuses.
+    /// [`Kind::Config`] if the path is in use or others could reach it, [`Kind::Io`] for errors of the system.
     pub fn listen(path: &Path) -> Result<Self> {
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let file = File::open(folder).map_err(|error| Error::io(folder, error))?;
@@ -43,7 +43,7 @@ impl PrivateSocket {
                 format!("a socket's path has at most 107 bytes; this has {}", path.as_os_str().len());
             Error::new(Kind::Config, problem).in_file(path).hint("choose a shorter path")
         })?;
-        // Between bind and listen a socket looks stale, so servers in one folder take turns.
+        // Between bind and listen a socket looks stale, so servers in one folder must do this one after the other.
         lock(folder, &file)?;
         let io = |error: Errno| Error::io(path, error.into());
         let socket =
@@ -105,7 +105,7 @@ fn check_folder(folder: &Path, file: &File) -> Result<()> {
         .hint("make a folder for it: mkdir -m 700 ~/nbd; or use $XDG_RUNTIME_DIR"))
 }
 
-/// Takes the lock of the folder until the file is closed.
+/// Locks the folder until the file is closed.
 fn lock(folder: &Path, file: &File) -> Result<()> {
     for _ in 0..ATTEMPTS {
         match flock(file, FlockOperation::NonBlockingLockExclusive) {
@@ -117,7 +117,7 @@ fn lock(folder: &Path, file: &File) -> Result<()> {
     Err(Error::new(Kind::Io, problem).in_file(folder).hint("try again, or use another folder"))
 }
 
-/// Removes a socket on which nothing listens.
+/// Removes a stale socket, on which nothing listens.
 fn remove_stale(path: &Path, address: &SocketAddrUnix) -> Result<()> {
     let taken = |problem: &str, hint: &str| Err(Error::new(Kind::Config, problem).in_file(path).hint(hint));
     match fs::symlink_metadata(path) {

@@ -1,7 +1,7 @@
-//! Programs of the host that attach, make, mount and unmount.
+//! Runs programs of the host that attach devices, and make, mount and unmount file systems.
 //!
-//! Each of them may wait for the device that this process serves. As processes of their own they leave this one free to be
-//! killed: a thread that waits in the kernel for its own process would keep the FUSE connection open for good.
+//! Each of them may wait for the device that this process serves. As separate processes they leave this process killable: a thread of it
+//! that waited in the kernel for its own process would keep the FUSE connection open for ever.
 
 use std::io;
 use std::os::unix::process::CommandExt;
@@ -13,12 +13,12 @@ use std::time::Duration;
 use emmclab_base::{Error, Kind, Result, interrupt};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
-/// Time between two looks at whether the caller wants the work to end.
+/// Interval in which it is checked whether the caller was interrupted.
 const POLL: Duration = Duration::from_millis(50);
-/// Time for a process to end once it is asked to.
+/// How long a process has to end after each signal.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// The path of a program; folders of administration are searched, too, which are not in every user's `PATH`.
+/// The path of a program. Administration folders such as `/usr/sbin` are searched, too, since they are not in every user's `PATH`.
 pub(crate) fn find(tool: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path)
@@ -33,12 +33,12 @@ pub(crate) fn missing(tool: &str, package: &str) -> Error {
         .hint(format!("install the Debian package {package}"))
 }
 
-/// The program that mounts FUSE for users who are not root.
+/// The program that mounts FUSE file systems for users who are not root.
 pub(crate) fn fusermount() -> Option<PathBuf> {
     find("fusermount3").or_else(|| find("fusermount"))
 }
 
-/// A program of the package, ready for arguments, whose messages are English and kept for the error.
+/// A command for a program of this package. Its messages are in English and are captured for the error.
 pub(crate) fn tool(name: &str, package: &str) -> Result<Command> {
     let path = find(name).ok_or_else(|| missing(name, package))?;
     let mut command = Command::new(path);
@@ -50,14 +50,14 @@ fn name(command: &Command) -> String {
     Path::new(command.get_program()).file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// The output of a program, or its message as an error of a kind.
+/// The standard output of a program; its message as an error of this kind if it failed.
 fn judged(name: &str, output: io::Result<Output>, kind: Kind) -> Result<String> {
     let output = output.map_err(|error| Error::new(Kind::Io, format!("{name}: {error}")))?;
     if output.status.success() {
         return Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned());
     }
     let said = String::from_utf8_lossy(&output.stderr);
-    // What it says of its usage, after the error, is not about this call.
+    // A usage text after the error does not help with this call.
     let lines = said.lines().map(str::trim).take_while(|line| !line.to_lowercase().starts_with("usage"));
     let said = lines.filter(|line| !line.is_empty()).collect::<Vec<_>>().join("; ");
     let said = if said.is_empty() { output.status.to_string() } else { said };
@@ -65,18 +65,18 @@ fn judged(name: &str, output: io::Result<Output>, kind: Kind) -> Result<String> 
     Err(Error::new(kind, format!("{name}: {said}")))
 }
 
-/// Runs a program to its end, in a process group of its own: tearing down is not to be interrupted by Ctrl-C.
+/// Runs a program to its end, in its own process group, so that Ctrl-C does not interrupt the clean-up.
 pub(crate) fn finish(mut command: Command) -> Result<String> {
     let name = name(&command);
     judged(&name, command.process_group(0).output(), Kind::Io)
 }
 
-/// Waits for a process; if the caller wants its work to end ([`interrupt`]), the process is asked to end, and then made to.
+/// Waits for a process. If the caller is interrupted ([`interrupt`]), the process gets SIGTERM, and SIGKILL if it does not end.
 fn interruptible<T: Send + 'static>(
     child: Child,
     wait: impl FnOnce(Child) -> io::Result<T> + Send + 'static,
 ) -> Result<io::Result<T>> {
-    // The process is not reaped yet: its number is still its own.
+    // The process is not reaped yet, so its number cannot belong to another process.
     let process = pidfd_open(Pid::from_child(&child), PidfdFlags::empty());
     let signal = |signal| process.as_ref().is_ok_and(|process| pidfd_send_signal(process, signal).is_ok());
     let (sender, receiver) = channel();
@@ -98,12 +98,12 @@ fn interruptible<T: Send + 'static>(
     }
 }
 
-/// Runs a program to its end, or until the caller wants its work to end.
+/// Runs a program to its end, or until the caller is interrupted.
 pub(crate) fn run(command: Command) -> Result<String> {
     run_or(Kind::Io, command)
 }
 
-/// As [`run`], for a program that fails for what it was asked for, such as a wrong option: [`Kind::Config`].
+/// As [`run`], for a program that fails because of the user's request, such as a wrong option: [`Kind::Config`].
 pub(crate) fn run_as_asked(command: Command) -> Result<String> {
     run_or(Kind::Config, command)
 }
@@ -114,7 +114,7 @@ fn run_or(kind: Kind, mut command: Command) -> Result<String> {
     judged(&name, interruptible(child, Child::wait_with_output)?, kind)
 }
 
-/// Runs a command with the streams that it has, to its end or until the caller wants its work to end.
+/// Runs a command with its own standard streams, to its end or until the caller is interrupted.
 pub(crate) fn run_for_user(command: &mut Command) -> Result<ExitStatus> {
     let program = PathBuf::from(command.get_program());
     let failed = |error| Error::io(&program, error);

@@ -1,7 +1,7 @@
-//! The process that undoes mounts, loop devices, ublk devices and folders however the serving process ends.
+//! The process that removes mounts, loop devices, ublk devices and folders, however the serving process ends.
 //!
-//! It is a shell script, since a process with threads cannot fork and go on in Rust. It waits for the end of a pipe, and looks
-//! once a second whether the serving process was killed and cannot end.
+//! It is a shell script, since a Rust process with threads cannot safely continue after fork. It waits for the end of a pipe, and checks
+//! once a second whether the serving process was killed but cannot end.
 
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Write};
@@ -14,7 +14,7 @@ use emmclab_base::{Error, Kind, Result};
 
 const SCRIPT: &str = include_str!("supervisor.sh");
 
-/// The process, and the private folder (mode 0700) that it made and will remove.
+/// The supervising process, and the private folder (mode 0700) that it made and will remove.
 pub(crate) struct Supervisor {
     child: Child,
     input: Option<ChildStdin>,
@@ -27,12 +27,12 @@ fn failed(error: &std::io::Error) -> Error {
 }
 
 impl Supervisor {
-    /// Starts it in a process group of its own, which Ctrl-C does not reach. `cleaner` is a command that deletes the ublk devices
+    /// Starts the process in its own process group, so that Ctrl-C does not reach it. `cleaner` is a command that deletes the ublk devices
     /// of the serving process, if it has any.
     pub(crate) fn start(cleaner: &[OsString]) -> Result<Self> {
         let base =
             std::env::temp_dir().canonicalize().map_err(|error| Error::io(&std::env::temp_dir(), error))?;
-        // The kernel escapes these where it lists mounts.
+        // The kernel escapes these characters in the list of mounts.
         if base.as_os_str().as_bytes().iter().any(|byte| byte.is_ascii_whitespace() || *byte == b'\\') {
             return Err(Error::new(
                 Kind::Config,
@@ -78,12 +78,12 @@ impl Supervisor {
         &self.folder
     }
 
-    /// Has a command, and all that it starts, be killed with the serving process.
+    /// Marks a command, so that it and its child processes are killed with the serving process.
     pub(crate) fn own(&self, command: &mut Command) {
         command.env("EMMCLAB_SERVER", &self.folder);
     }
 
-    /// Makes a folder, which is removed at the end; one that is there stays.
+    /// Makes a folder that is removed at the end. A folder that exists already is kept.
     pub(crate) fn make_folder(&mut self, path: &Path) -> Result<()> {
         if path.as_os_str().as_bytes().contains(&b'\n') {
             return Err(Error::new(Kind::Config, "the folder has a line break in its name")
@@ -102,13 +102,13 @@ impl Supervisor {
         }
     }
 
-    /// Lets it undo what is left, and waits for that.
+    /// Makes the process clean up, and waits until it has ended.
     pub(crate) fn end(&mut self) {
         if let Some(mut input) = self.input.take() {
             let _ = input.write_all(b"end\n");
             drop(input);
             let _ = self.child.wait();
-            // It is still there only if the shell was killed; it is empty then.
+            // The folder exists only if the shell was killed; it is empty then.
             let _ = std::fs::remove_dir(&self.folder);
         }
     }

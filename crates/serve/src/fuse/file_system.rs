@@ -1,4 +1,4 @@
-//! The file system that the kernel sees: a folder with one file, which is the device.
+//! The FUSE file system: a folder with a single file, whose contents are the device.
 
 use std::ffi::OsStr;
 use std::io;
@@ -21,18 +21,18 @@ use crate::device::{Action, BlockDevice, Extent, Limits};
 /// Name of the file.
 pub(super) const NAME: &str = "disk";
 const FILE: INodeNo = INodeNo(2);
-/// Neither size nor owner ever change, so that the kernel may keep them.
+/// How long the kernel may cache attributes; size and owner never change.
 const KEPT: Duration = Duration::from_hours(1);
 /// The kernel allows requests of 256 pages (`fs.fuse.max_pages_limit`).
 const MOST_BYTES: u32 = 1 << 20;
 const PAGE: u32 = 4096;
-/// Requests in flight; a loop device has 128 by default.
+/// Maximum number of requests in flight; a loop device has 128 by default.
 const IN_FLIGHT: u16 = 512;
 /// `lseek` flags (linux/fs.h).
 const SEEK_DATA: i32 = 3;
 const SEEK_HOLE: i32 = 4;
 
-/// Longest read or write that the kernel sends, in bytes.
+/// Maximum length of a read or write that the kernel sends, in bytes.
 pub(super) fn longest_request(limits: &Limits) -> u32 {
     let device = u64::from(limits.max_sectors) * SECTOR as u64;
     (device.min(u64::from(MOST_BYTES)) as u32 / PAGE * PAGE).max(PAGE)
@@ -86,7 +86,7 @@ impl OneFile {
         }
     }
 
-    /// The next place at or after `offset` that is allocated, or that is not.
+    /// The first offset at or after `offset` that is allocated (or not allocated, if `allocated` is false); `None` if there is none.
     fn seek(&self, offset: u64, allocated: bool) -> Option<u64> {
         let mut sector = offset / SECTOR as u64;
         let mut found: Vec<Extent> = Vec::new();
@@ -110,12 +110,12 @@ impl OneFile {
 impl Filesystem for OneFile {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
         let longest = longest_request(&self.limits);
-        // A value out of range comes back with the nearest that is allowed, and the kernel's own stays.
+        // If a value is out of range, fuser returns the nearest allowed one as an error, and the kernel's default remains in force.
         let _ = config.set_max_write(longest);
         let _ = config.set_max_readahead(longest);
         let _ = config.set_max_background(IN_FLIGHT);
         let _ = config.set_congestion_threshold(IN_FLIGHT);
-        // Without it the requests of a loop device come one by one.
+        // Without this capability the requests of a loop device arrive one at a time.
         config.add_capabilities(InitFlags::FUSE_ASYNC_DIO).map_err(|_| {
             io::Error::new(io::ErrorKind::Unsupported, "this kernel's FUSE has no asynchronous direct I/O")
         })
@@ -154,7 +154,7 @@ impl Filesystem for OneFile {
         _: Option<fuser::BsdFileFlags>,
         reply: ReplyAttr,
     ) {
-        // O_TRUNC comes as size 0 without a handle; it means nothing on a block device.
+        // O_TRUNC arrives as size 0 without a handle; it has no effect on a block device.
         let resized =
             size.is_some_and(|size| size != self.attributes.size && (size != 0 || handle.is_some()));
         if mode.is_some() || uid.is_some() || gid.is_some() {
@@ -247,7 +247,7 @@ impl Filesystem for OneFile {
         reply: ReplyEmpty,
     ) {
         let mode = FallocateFlags::from_bits_retain(mode as u32);
-        // Loop devices punch holes for discards, and for zeros that need not stay allocated.
+        // Loop devices punch holes for discards, and for write-zeroes requests that need not keep the sectors allocated.
         let action = if mode == FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE {
             Action::Discard { secure: false }
         } else if mode.difference(FallocateFlags::KEEP_SIZE) == FallocateFlags::ZERO_RANGE {
@@ -293,7 +293,7 @@ impl Filesystem for OneFile {
     }
 
     fn statfs(&self, _: &Request, _: INodeNo, reply: ReplyStatfs) {
-        // A loop device takes the block size as the granularity of discards.
+        // A loop device uses the block size as its discard granularity.
         let discard = self.limits.discard_sectors.saturating_mul(SECTOR as u32);
         let block = discard.clamp(PAGE, 1 << 30);
         reply.statfs(self.attributes.size / u64::from(block), 0, 0, 1, 0, block, 255, block);

@@ -1,4 +1,4 @@
-//! The device as a file in a private folder, by FUSE: a road for any user, and what a loop device is attached to.
+//! The device as a file in a private folder, by FUSE. Any user can use it without root; loop devices are attached to it.
 
 mod file_system;
 mod pending;
@@ -18,22 +18,22 @@ use crate::holders;
 use crate::programs;
 use crate::supervisor::Supervisor;
 
-/// Time for other processes to close the file at [`FuseFile::stop`].
+/// How long [`FuseFile::stop`] waits for other processes to close the file.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Time for the threads of a connection that was aborted.
+/// How long to wait for the threads of an aborted connection.
 const ABORTED: Duration = Duration::from_secs(5);
 
 /// A block device as a file of its size, which only this user can open. Needs no root.
 ///
-/// Reads and writes go to the device at once (direct I/O, nothing is cached), in requests of at most 1 MiB. `fsync` flushes,
-/// `O_DSYNC` writes are durable (FUA), `fallocate` discards (`PUNCH_HOLE | KEEP_SIZE`) and zeroes (`ZERO_RANGE`), `SEEK_DATA`
-/// and `SEEK_HOLE` tell what is allocated. A write that is no whole sectors of 512 bytes reads the sectors around it first;
-/// discards and zeroes of such ranges fail with EINVAL.
+/// Reads and writes are passed directly to the device (direct I/O, nothing is cached), in requests of at most 1 MiB. `fsync` flushes,
+/// `O_DSYNC` writes are durable (FUA), `fallocate` discards (`PUNCH_HOLE | KEEP_SIZE`) and zeroes (`ZERO_RANGE`), `SEEK_DATA` and
+/// `SEEK_HOLE` report what is allocated. A write that is not aligned to sectors of 512 bytes first reads the sectors around it; discards
+/// and zeroes of unaligned ranges fail with EINVAL.
 ///
-/// Dropping it, [`Self::stop`] and the end of the process, also by SIGKILL, unmount the file and remove its folder.
+/// The file is unmounted and its folder removed when this is dropped, by [`Self::stop`], and when the process ends, also by SIGKILL.
 ///
-/// A thread of the serving process may use the file only while it holds no lock that the device needs (in Python: the
-/// interpreter's). A child that the process forked without exec delays the removal of the folder to its own end.
+/// A thread of the serving process may use the file only while it does not hold a lock that the device needs (in Python: the interpreter
+/// lock). If the process forked a child without exec, the folder is removed only when the child ends.
 pub struct FuseFile {
     supervisor: Supervisor,
     session: Option<BackgroundSession>,
@@ -45,7 +45,7 @@ impl FuseFile {
     /// Serves the device as a file.
     ///
     /// # Errors
-    /// Where the host has no FUSE, or no `fusermount3` and the user is not root.
+    /// If the host has no FUSE, or if there is no `fusermount3` and the user is not root.
     pub fn start(device: Arc<dyn BlockDevice>) -> Result<Self> {
         if !Path::new("/dev/fuse").exists() {
             return Err(
@@ -68,17 +68,17 @@ impl FuseFile {
         Ok(Self { supervisor, session: Some(session), pending, limits })
     }
 
-    /// The file.
+    /// The path of the file.
     pub fn path(&self) -> PathBuf {
         self.supervisor.folder().join(file_system::NAME)
     }
 
-    /// Size and abilities of the device.
+    /// Size and capabilities of the device.
     pub fn limits(&self) -> Limits {
         self.limits
     }
 
-    /// Longest read or write that reaches the device, in bytes.
+    /// Maximum length of a read or write that reaches the device, in bytes.
     pub(crate) fn longest_request(&self) -> u32 {
         file_system::longest_request(&self.limits)
     }
@@ -87,11 +87,11 @@ impl FuseFile {
         &mut self.supervisor
     }
 
-    /// Unmounts the file and removes its folder. A file that other processes keep open goes away, too: they get errors from
-    /// then on.
+    /// Unmounts the file and removes its folder. If other processes keep the file open, it is removed all the same, and they get errors
+    /// from then on.
     ///
     /// # Errors
-    /// Names the processes that held the file; nothing is left behind all the same.
+    /// Names the processes that held the file. The file and its folder are removed even then.
     pub fn stop(mut self) -> Result<()> {
         self.end()
     }
@@ -106,7 +106,7 @@ impl FuseFile {
             outcome = programs::unmount_fuse(&folder);
         }
         let outcome = outcome.map_err(|error| holders::name_in(error, &folder));
-        // The supervisor aborts what could not be unmounted.
+        // The supervisor aborts the connection of a file system that could not be unmounted.
         self.supervisor.end();
         self.pending.close();
         let until = Instant::now() + ABORTED;

@@ -1,4 +1,4 @@
-//! Requests of the kernel that the device has not completed: replies wait here, by the tags of their parts.
+//! Requests of the kernel that the device has not completed: the pending replies, found by the tags of their parts.
 
 use std::collections::HashMap;
 use std::sync::mpsc::Sender;
@@ -10,23 +10,23 @@ use crate::device::{BlockDevice, BlockRequest, Completion, Completions, Failure}
 
 /// The reply that a request waits for.
 pub(super) enum Answer {
-    /// Bytes `skip..skip + bytes` of what is read.
+    /// Replies with the bytes `skip..skip + bytes` of the data that was read.
     Read { reply: ReplyData, skip: usize, bytes: usize },
-    /// So many bytes are written.
+    /// Replies that this number of bytes was written.
     Write { reply: ReplyWrite, bytes: u32 },
-    /// The work is done.
+    /// Replies with success, without data.
     Done(ReplyEmpty),
-    /// A thread waits for it.
+    /// Passes the result to a waiting thread.
     Waiter(Sender<Result<Vec<u8>, Failure>>),
 }
 
-/// A request in parts, each no longer than the device takes.
+/// A request that was split into parts of at most the device's maximum length.
 struct Waiting {
     answer: Answer,
     parts_left: usize,
-    /// The buffer of a read; parts are put in their place.
+    /// The data that was read so far; each part is copied to its position.
     data: Vec<u8>,
-    /// Bytes of each part but the last.
+    /// Bytes of each part except the last.
     part_bytes: usize,
     failure: Option<Failure>,
 }
@@ -76,7 +76,7 @@ impl Waiting {
             Err(failure) => self.failure = self.failure.or(Some(failure)),
             // The common case: one part, whose data need not be copied.
             Ok(data) if part == 0 && self.parts_left == 0 && self.data.is_empty() => self.data = data,
-            // Only reads have data; a discard of gigabytes has many parts and none.
+            // Only reads have data. A discard of gigabytes has many parts without data.
             Ok(data) if data.is_empty() => {}
             Ok(data) => {
                 let at = part * self.part_bytes;
@@ -92,8 +92,8 @@ impl Pending {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sends the parts of one request to the device; `answer` is given when all are complete. `part_sectors` is the length
-    /// of each but the last.
+    /// Sends the parts of one request to the device; the reply is sent when all parts are complete. `part_sectors` is the length of each
+    /// part except the last.
     pub(super) fn submit(
         self: &Arc<Self>,
         device: &dyn BlockDevice,
@@ -121,7 +121,7 @@ impl Pending {
         device.submit(&mut parts, &completions);
     }
 
-    /// Fails what waits and all that comes later with EIO.
+    /// Fails all pending and all later requests with EIO.
     pub(super) fn close(&self) {
         let waiting = {
             let mut table = self.table();

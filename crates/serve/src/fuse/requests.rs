@@ -1,4 +1,4 @@
-//! Ranges of bytes as requests to the device, each no longer than it takes.
+//! Translates byte ranges into requests to the device, none longer than the device accepts.
 
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,10 +10,10 @@ use super::pending::{Answer, Pending};
 use crate::SECTOR;
 use crate::device::{Action, BlockDevice, BlockRequest, Failure, Limits};
 
-/// Parts of a long discard that are in flight at once, which bounds their memory.
+/// Maximum number of parts of a long discard in flight at once, which limits memory.
 const PARTS: u64 = 1024;
 
-/// Sectors, and flags of the requests for them.
+/// A range of sectors, and the flags of the requests for it.
 #[derive(Clone, Copy)]
 pub(super) struct Range {
     pub(super) sector: u64,
@@ -22,14 +22,14 @@ pub(super) struct Range {
 }
 
 impl Range {
-    /// The sectors that hold these bytes, and where in them the bytes begin.
+    /// The sectors that contain these bytes, and the offset of the bytes in the first sector.
     pub(super) fn around(offset: u64, bytes: u64, modifiers: Modifiers) -> (Self, usize) {
         let (sector, skip) = (offset / SECTOR as u64, offset as usize % SECTOR);
         let sectors = (offset + bytes).div_ceil(SECTOR as u64) - sector;
         (Self { sector, sectors, modifiers }, skip)
     }
 
-    /// These bytes, if they are whole sectors.
+    /// The sectors of these bytes; `None` if they are not aligned to sectors.
     pub(super) fn whole(offset: u64, bytes: u64) -> Option<Self> {
         let (range, _) = Self::around(offset, bytes, Modifiers::empty());
         (offset.is_multiple_of(SECTOR as u64) && bytes.is_multiple_of(SECTOR as u64)).then_some(range)
@@ -39,7 +39,7 @@ impl Range {
         self.sector + self.sectors
     }
 
-    /// Ranges of at most this many sectors, in order.
+    /// Splits the range into ranges of at most this many sectors, in order.
     fn split(self, most: u64) -> impl Iterator<Item = Self> {
         (self.sector..self.end()).step_by(most as usize).map(move |sector| Self {
             sector,
@@ -49,12 +49,12 @@ impl Range {
     }
 }
 
-/// The way to the device.
+/// Sends requests to the device.
 pub(super) struct Requests {
     device: Arc<dyn BlockDevice>,
     limits: Limits,
     pending: Arc<Pending>,
-    /// Held while the sectors at the ends of an unaligned write are read and written again.
+    /// Held during the read-modify-write of an unaligned write.
     edges: Mutex<()>,
 }
 
@@ -67,12 +67,12 @@ impl Requests {
         &*self.device
     }
 
-    /// Sectors of a part.
+    /// Maximum number of sectors of a part.
     fn part_sectors(&self) -> u32 {
         self.limits.max_sectors.max(1)
     }
 
-    /// Sends the range in parts; the answer is given when all are complete.
+    /// Sends the range in parts; the reply is sent when all parts are complete.
     fn submit(&self, answer: Answer, range: Range, mut action: impl FnMut(u32) -> Action) {
         let part = |range: Range| {
             let sectors = range.sectors as u32;
@@ -83,7 +83,7 @@ impl Requests {
         self.pending.submit(&*self.device, answer, parts, self.part_sectors());
     }
 
-    /// Sends the range and waits until it is complete; what was read.
+    /// Sends the range and waits until it is complete; returns the data that was read.
     fn perform(&self, range: Range, action: impl FnMut(u32) -> Action) -> Result<Vec<u8>, Failure> {
         let (sender, receiver) = channel();
         self.submit(Answer::Waiter(sender), range, action);
@@ -108,8 +108,8 @@ impl Requests {
         self.pending.submit(&*self.device, answer, vec![flush], 0);
     }
 
-    /// Writes bytes that are no whole sectors, in a thread of its own: the sectors around them are read and written again.
-    /// The kernel cuts long writes so where the memory of the writer is not aligned to pages.
+    /// Writes bytes that are not aligned to sectors, in a separate thread, by a read-modify-write of the sectors around them. The kernel
+    /// splits long writes like this if the writer's memory is not aligned to pages.
     pub(super) fn write_unaligned(
         self: &Arc<Self>,
         reply: ReplyWrite,
@@ -133,7 +133,7 @@ impl Requests {
         });
     }
 
-    /// Discards or zeroes; a range of very many parts is worked off by a thread of its own.
+    /// Discards or zeroes a range. A range of more than [`PARTS`] parts is processed in a separate thread.
     pub(super) fn range(self: &Arc<Self>, reply: ReplyEmpty, range: Range, action: Action) {
         let batch = PARTS * u64::from(self.part_sectors());
         if range.sectors <= batch {

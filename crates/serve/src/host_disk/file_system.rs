@@ -16,17 +16,17 @@ pub enum FileSystem {
     Xfs,
     /// Btrfs; at least 109 MiB.
     Btrfs,
-    /// F2FS; the kernel needs it to mount it.
+    /// F2FS; mounting it needs support in the kernel.
     F2fs,
-    /// FAT; the kernel needs it to mount it.
+    /// FAT; mounting it needs support in the kernel.
     Vfat,
 }
 
 impl FileSystem {
-    /// All of them.
+    /// All file systems.
     pub const ALL: [Self; 5] = [Self::Ext4, Self::Xfs, Self::Btrfs, Self::F2fs, Self::Vfat];
 
-    /// The name, as `mount -t` takes it.
+    /// The name, as in `mount -t`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Ext4 => "ext4",
@@ -37,10 +37,10 @@ impl FileSystem {
         }
     }
 
-    /// The file system of a name.
+    /// The file system with this name.
     ///
     /// # Errors
-    /// For other names, with those that there are.
+    /// If there is no file system of this name; the error lists the names.
     pub fn named(name: &str) -> Result<Self> {
         Self::ALL.into_iter().find(|kind| kind.name() == name).ok_or_else(|| {
             let names = Self::ALL.map(Self::name).join(", ");
@@ -67,7 +67,7 @@ impl FileSystem {
         }
     }
 
-    /// Arguments that let the tool overwrite, and take a whole disk.
+    /// Arguments that let the tool overwrite existing data and use a whole disk.
     const fn overwrite(self) -> &'static [&'static str] {
         match self {
             Self::Ext4 => &["-F"],
@@ -84,19 +84,19 @@ pub struct Mkfs {
     pub file_system: FileSystem,
     /// More arguments of its `mkfs` tool.
     pub options: Vec<OsString>,
-    /// Whether a file system or partition table that is there may be lost.
+    /// Whether an existing file system or partition table may be overwritten.
     pub overwrite: bool,
     /// The partition, counted from 1; the whole device by default.
     pub partition: Option<u32>,
 }
 
 impl Mkfs {
-    /// With the tool's defaults, on the whole device, where nothing is lost.
+    /// A file system with the tool's defaults, on the whole device; existing data is not overwritten.
     pub const fn new(file_system: FileSystem) -> Self {
         Self { file_system, options: Vec::new(), overwrite: false, partition: None }
     }
 
-    /// Makes it on a block device.
+    /// Makes the file system on a block device.
     pub(super) fn make(&self, device: &Path) -> Result<()> {
         let kind = self.file_system;
         let mut command = programs::tool(&format!("mkfs.{}", kind.name()), kind.package())?;
@@ -113,13 +113,13 @@ impl Mkfs {
     }
 }
 
-/// The contents of a device, by their signature.
+/// What a device contains, by its signature; `None` without one.
 fn content(device: &Path) -> Result<Option<String>> {
     let mut command = programs::tool("blkid", "util-linux")?;
     command.args(["--probe", "--output", "export"]).arg(device);
     let found = match programs::run(command) {
         Ok(found) => found,
-        // Its status for a device without a signature.
+        // The exit status of blkid for a device without a signature.
         Err(error) if error.to_string().contains("exit status: 2") => return Ok(None),
         Err(error) => return Err(error),
     };

@@ -9,7 +9,7 @@ use emmclab_base::{Error, Kind, Result};
 use crate::fuse::FuseFile;
 use crate::{SECTOR, programs};
 
-/// Attempts to get a free loop device, which another process may take first.
+/// Maximum number of attempts to get a free loop device, since another process may be faster.
 const ATTEMPTS: u32 = 200;
 /// Time limit for a loop device to release its file.
 const DETACH: Duration = Duration::from_secs(5);
@@ -27,7 +27,7 @@ pub struct LoopOptions {
     pub partitions: bool,
     /// Limit of dirty data for it in the host's page cache; without it the limit of the host applies.
     pub dirty_bytes: Option<u64>,
-    /// Time that processes have to leave a file system before unmounting fails.
+    /// How long unmounting waits for processes that use a file system before it fails.
     pub patience: Duration,
 }
 
@@ -37,7 +37,7 @@ impl Default for LoopOptions {
     }
 }
 
-/// Folder of a loop device in `/sys/block`.
+/// The folder of a loop device in `/sys/block`.
 fn attributes(device: &Path) -> PathBuf {
     Path::new("/sys/block").join(device.file_name().unwrap_or_default())
 }
@@ -48,7 +48,7 @@ fn set(device: &Path, attribute: &str, value: &str) -> Result<()> {
     fs::write(&path, value).map_err(|error| Error::io(&path, error))
 }
 
-/// Refuses properties that a loop device cannot have.
+/// Returns an error for properties that a loop device cannot have.
 pub(super) fn check(file: &FuseFile, options: &LoopOptions) -> Result<()> {
     let block = options.block_bytes;
     if !rustix::process::geteuid().is_root() {
@@ -101,7 +101,7 @@ pub(super) fn limit(device: &Path, longest_bytes: u32, write_cache: bool) -> Res
     set(device, "queue/write_cache", if write_cache { "write back" } else { "write through" })
 }
 
-/// Refuses a loop device whose reads and writes go through the page cache of the file.
+/// Returns an error if reads and writes of the loop device go through the page cache of the file.
 pub(super) fn check_direct(device: &Path) -> Result<()> {
     let direct =
         fs::read_to_string(attributes(device).join("loop/dio")).is_ok_and(|value| value.trim() == "1");
@@ -138,7 +138,7 @@ pub(super) fn detach(device: &Path, file: &Path) -> Result<()> {
     let mut command = programs::tool("losetup", "mount")?;
     command.arg("-d").arg(device);
     programs::finish(command)?;
-    // A busy device detaches by itself later. A second request could hit a device that another process uses by then.
+    // A busy device detaches later by itself. A second request could detach a device that another process uses by then.
     let until = Instant::now() + DETACH;
     while held() {
         if Instant::now() > until {

@@ -1,4 +1,4 @@
-//! The device as a block device of this host, with file systems made and mounted on it.
+//! The device as a block device of this host, on which file systems can be made and mounted.
 
 mod file_system;
 mod loop_device;
@@ -20,7 +20,7 @@ use crate::programs;
 use crate::supervisor::Supervisor;
 use crate::ublk::{Ublk, UblkOptions};
 
-/// The driver that makes the block device.
+/// The driver that provides the block device.
 enum Driver {
     /// A loop device on this file.
     Loop(FuseFile),
@@ -36,13 +36,13 @@ impl Driver {
     }
 }
 
-/// A block device of this host, as `/dev/loopN` or `/dev/ublkbN`. Needs root; without it there are [`FuseFile`] and NBD.
+/// A block device of this host, as `/dev/loopN` or `/dev/ublkbN`. It needs root; without root, use [`FuseFile`] or NBD.
 ///
-/// Its requests come to the device whole, up to 512 KiB or the device's own limit. A device without a volatile cache gets no
-/// flushes. On a loop device, FUA comes as a flush after the write; on a ublk device, as FUA.
+/// Requests reach the device unsplit, up to 512 KiB or the device's own limit. A device without a volatile cache gets no flushes. On a loop
+/// device, FUA arrives as a flush after the write; on a ublk device, as FUA.
 ///
-/// Dropping it, [`Self::stop`] and the end of the process, also by SIGKILL, unmount the file systems and remove the block device.
-/// After SIGKILL that is a power cut: what was not written back is lost.
+/// When this is dropped, by [`Self::stop`], and when the process ends (also by SIGKILL), the file systems are unmounted and the block
+/// device is removed. After SIGKILL this is like a power cut: data that was not written back is lost.
 ///
 /// ```no_run
 /// # fn main() -> emmclab_base::Result<()> {
@@ -64,7 +64,7 @@ impl Driver {
 pub struct HostDisk {
     driver: Driver,
     device: PathBuf,
-    /// Folders with file systems, in the order of mounting.
+    /// Mount points, in the order of mounting.
     mounts: Vec<PathBuf>,
     patience: Duration,
     attached: bool,
@@ -74,7 +74,7 @@ impl HostDisk {
     /// Attaches a free loop device to the file.
     ///
     /// # Errors
-    /// Without root, without loop devices, or where the kernel refuses direct I/O.
+    /// Without root, without loop devices, or if the kernel refuses direct I/O.
     pub fn on_loop(file: FuseFile, options: &LoopOptions) -> Result<Self> {
         loop_device::check(&file, options)?;
         let limits = file.limits();
@@ -98,19 +98,19 @@ impl HostDisk {
     /// Makes a ublk device.
     ///
     /// # Errors
-    /// Without root, without the driver `ublk_drv`, or where it refuses the options.
+    /// Without root, without the driver `ublk_drv`, or if the driver refuses the options.
     pub fn on_ublk(device: &Arc<dyn BlockDevice>, options: &UblkOptions) -> Result<Self> {
         let ublk = Ublk::start(device, options)?;
         let (device, patience) = (ublk.path(), options.patience);
         Ok(Self { driver: Driver::Ublk(ublk), device, mounts: Vec::new(), patience, attached: true })
     }
 
-    /// The block device.
+    /// The path of the block device.
     pub fn path(&self) -> &Path {
         &self.device
     }
 
-    /// The block device of a partition, or the whole one.
+    /// The path of a partition, or of the whole device for `None`.
     fn part(&self, partition: Option<u32>) -> Result<PathBuf> {
         let Some(number) = partition else { return Ok(self.device.clone()) };
         let mut path = self.device.clone().into_os_string();
@@ -124,10 +124,10 @@ impl HostDisk {
         ))
     }
 
-    /// Has the kernel show a part of the device as a partition, without a table on the device.
+    /// Makes the kernel present a range of the device as a partition, without a partition table on the device.
     ///
     /// # Errors
-    /// Where the part is taken or does not lie on the device.
+    /// If the partition number or the range is already in use, or if the range is not on the device.
     pub fn add_partition(&self, number: u32, first_sector: u64, sectors: u64) -> Result<()> {
         let mut command = programs::tool("addpart", "util-linux")?;
         command.arg(&self.device).args([number.to_string(), first_sector.to_string(), sectors.to_string()]);
@@ -137,15 +137,15 @@ impl HostDisk {
     /// Makes a file system.
     ///
     /// # Errors
-    /// Where its tool is missing or fails, or would overwrite something that [`Mkfs::overwrite`] does not give up.
+    /// If the tool is missing or fails, or if it would overwrite something without [`Mkfs::overwrite`].
     pub fn mkfs(&self, mkfs: &Mkfs) -> Result<()> {
         mkfs.make(&self.part(mkfs.partition)?)
     }
 
-    /// Mounts a file system at a folder, which is made where it is missing, and removed again at the end.
+    /// Mounts a file system at a folder. A missing folder is made, and removed again at the end.
     ///
     /// # Errors
-    /// Where `mount` fails.
+    /// If `mount` fails.
     pub fn mount(&mut self, options: &MountOptions) -> Result<()> {
         let device = self.part(options.partition)?;
         self.driver.supervisor().make_folder(&options.folder()?)?;
@@ -153,16 +153,16 @@ impl HostDisk {
         Ok(())
     }
 
-    /// The folders with file systems, in the order of mounting.
+    /// The mount points, in the order of mounting.
     pub fn mounts(&self) -> &[PathBuf] {
         &self.mounts
     }
 
-    /// Runs a command with the streams that it names (this process's by default) to its end. It finds the block device in the
-    /// environment as `EMMCLAB_DEVICE` and the last file system that was mounted as `EMMCLAB_MOUNT`.
+    /// Runs a command to its end, with its own choice of standard streams (by default those of this process). The environment variable
+    /// `EMMCLAB_DEVICE` names the block device, `EMMCLAB_MOUNT` the last mount point.
     ///
     /// # Errors
-    /// Where it cannot be started, and where the caller wants the work to end ([`emmclab_base::interrupt`]): then it is ended.
+    /// If the command cannot be started, or if the caller is interrupted ([`emmclab_base::interrupt`]); the command is ended then.
     pub fn run(&mut self, command: &mut Command) -> Result<ExitStatus> {
         self.driver.supervisor().own(command);
         command.env("EMMCLAB_DEVICE", &self.device);
@@ -172,10 +172,10 @@ impl HostDisk {
         programs::run_for_user(command)
     }
 
-    /// Unmounts the file systems, the last first. Their data is written to the device before this returns.
+    /// Unmounts the file systems in reverse order. Their data is written to the device before this returns.
     ///
     /// # Errors
-    /// Names the processes that keep one busy for longer than the patience of the options; it stays mounted then.
+    /// Names the processes that keep a file system busy for longer than the patience of the options. The file system stays mounted then.
     pub fn unmount(&mut self) -> Result<()> {
         while let Some(folder) = self.mounts.last() {
             mounts::unmount(folder, self.patience)?;
@@ -184,11 +184,11 @@ impl HostDisk {
         Ok(())
     }
 
-    /// Unmounts the file systems and removes the block device. A file system that stays busy is written back and taken away
-    /// from the processes that use it, which get errors from then on.
+    /// Unmounts the file systems and removes the block device. A file system that stays busy is written back and detached; processes that
+    /// use it get errors from then on.
     ///
     /// # Errors
-    /// Names those processes; nothing is left behind all the same.
+    /// Names those processes. The file systems and the device are removed even then.
     pub fn stop(mut self) -> Result<()> {
         self.end()
     }
@@ -204,7 +204,7 @@ impl HostDisk {
         }
         let removed = match &mut self.driver {
             Driver::Loop(file) => {
-                // A busy one goes with the file.
+                // A busy loop device is removed together with the file.
                 let detached = if free { loop_device::detach(&self.device, &file.path()) } else { Ok(()) };
                 let stopped = file.end();
                 detached.and(stopped)

@@ -13,29 +13,29 @@ const BETWEEN: Duration = Duration::from_millis(50);
 /// A file system to mount.
 #[derive(Clone, Debug)]
 pub struct MountOptions {
-    /// The folder; its last part is made where it is missing.
+    /// The folder; its last component is made if it is missing.
     pub folder: PathBuf,
-    /// The file system; found by its signature where it is not given.
+    /// The file system; if not given, it is detected by its signature.
     pub file_system: Option<FileSystem>,
-    /// Options as `mount -o` takes them.
+    /// Options as in `mount -o`.
     pub options: Option<String>,
     /// The partition, counted from 1; the whole device by default.
     pub partition: Option<u32>,
 }
 
 impl MountOptions {
-    /// The whole device at the folder, with default options.
+    /// Mounts the whole device at the folder, with default options.
     pub fn at(folder: impl Into<PathBuf>) -> Self {
         Self { folder: folder.into(), file_system: None, options: None, partition: None }
     }
 
-    /// The folder as an absolute path: the process that cleans up has another current folder.
+    /// The folder as an absolute path, because the process that cleans up has another working directory.
     pub(super) fn folder(&self) -> Result<PathBuf> {
         std::path::absolute(&self.folder).map_err(|error| Error::io(&self.folder, error))
     }
 }
 
-/// Mounts a block device; gives the folder as an absolute path without links, as the kernel lists it.
+/// Mounts a block device. Returns the folder as an absolute path without symbolic links, as the kernel lists it.
 pub(super) fn mount(device: &Path, options: &MountOptions) -> Result<PathBuf> {
     let folder = options.folder()?.canonicalize().map_err(|error| Error::io(&options.folder, error))?;
     refuse_files(&folder)?;
@@ -53,8 +53,8 @@ pub(super) fn mount(device: &Path, options: &MountOptions) -> Result<PathBuf> {
     Ok(folder)
 }
 
-/// Refuses a folder with files: they could not be seen behind the file system, and may be what was written when a server that was killed
-/// had its file system there.
+/// Returns an error if the folder is not empty: the mount would hide its files. They may have been written there after a killed server had
+/// left its mount point.
 fn refuse_files(folder: &Path) -> Result<()> {
     let mut entries = folder.read_dir().map_err(|error| Error::io(folder, error))?;
     if entries.next().is_none() {
@@ -68,7 +68,7 @@ fn refuse_files(folder: &Path) -> Result<()> {
     .hint("name an empty folder, or a new one, which is removed again at the end"))
 }
 
-/// Unmounts the file system; tries again while it is busy.
+/// Unmounts the file system; retries while it is busy, until `patience` has passed.
 pub(super) fn unmount(folder: &Path, patience: Duration) -> Result<()> {
     let until = Instant::now() + patience;
     loop {
@@ -84,11 +84,11 @@ pub(super) fn unmount(folder: &Path, patience: Duration) -> Result<()> {
     }
 }
 
-/// Writes the data of a file system that stays mounted to the device.
+/// Writes back a file system that stays mounted.
 pub(super) fn write_back(folder: &Path) {
     if let Ok(mut command) = programs::tool("sync", "coreutils") {
         command.arg("--file-system").arg(folder);
-        // Where it fails, only the error of unmounting can report it.
+        // If this fails, the error is reported only by unmounting.
         let _ = programs::finish(command);
     }
 }

@@ -1,8 +1,9 @@
-//! The memory that all clients of a server share: each has a part of its own, the rest is given out in the order of asking.
+//! The memory that all clients of a server share. Each client has a private part; the rest is allocated in the order of the requests for
+//! it.
 //!
-//! What a client holds beyond its own part comes from the common part. A client that finds too little there waits in a line, and
-//! nobody takes from the common part past the head of the line. So short requests never wait for another client, and long ones wait
-//! until the clients before them have read their replies.
+//! What a client holds beyond its private part comes from the common part. A client that finds too little there waits in a queue, and
+//! nobody takes memory from the common part before the first in the queue. So short requests never wait for other clients, and long ones
+//! wait until the clients before them have read their replies.
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
@@ -10,17 +11,17 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::link::wake;
 
-/// Bytes that a client may hold whatever the others hold.
+/// Bytes that a client may always hold, regardless of the other clients.
 pub(super) const OWN: usize = 2 << 20;
-/// Bytes that clients share beyond their own parts: those of eight clients with as much as one may hold.
+/// Bytes that clients share beyond their private parts: enough for eight clients that hold as much as one may hold.
 const COMMON: usize = 256 << 20;
 
-/// The common part.
+/// The common part of the memory.
 pub(super) struct Budget(Mutex<Common>);
 
 struct Common {
     free: usize,
-    /// The event descriptors of the clients that wait, in the order in which they are served.
+    /// The event descriptors of the waiting clients, in the order in which they are served.
     line: VecDeque<Arc<OwnedFd>>,
 }
 
@@ -48,7 +49,7 @@ impl Budget {
 }
 
 impl Common {
-    /// Wakes the first in the line, who asks again.
+    /// Wakes the first client in the queue, which then tries again.
     fn call(&self) {
         if let Some(first) = self.line.front() {
             wake(first);
@@ -61,7 +62,8 @@ impl Share {
         Self { budget, wake, taken: 0, waits: false }
     }
 
-    /// Takes what is missing to hold `bytes`; where there is too little, the client is in the line and is woken.
+    /// Takes memory from the common part until the client may hold `bytes`. If there is too little, returns false; the client is queued
+    /// then, and woken later.
     pub fn take(&mut self, bytes: usize) -> bool {
         let missing = bytes.saturating_sub(OWN).saturating_sub(self.taken);
         if missing == 0 {
@@ -84,7 +86,7 @@ impl Share {
         true
     }
 
-    /// Gives back what is not needed to hold `bytes`.
+    /// Returns the memory that is not needed to hold `bytes`.
     pub fn keep(&mut self, bytes: usize) {
         let excess = self.taken.saturating_sub(bytes.saturating_sub(OWN));
         if excess > 0 {
@@ -95,7 +97,7 @@ impl Share {
         }
     }
 
-    /// Leaves the line.
+    /// Leaves the queue.
     fn leave(&mut self) {
         if std::mem::take(&mut self.waits) {
             let mut common = self.budget.common();
@@ -144,7 +146,7 @@ mod tests {
         let [mut first, mut long, mut short] = [share(&budget), share(&budget), share(&budget)];
         assert!(first.take(OWN + 6 * MB));
         assert!(!long.take(OWN + 8 * MB));
-        // There is room for it, but the long request would wait for ever if such requests went first.
+        // There is room for this request, but the long one would wait for ever if such requests were served first.
         assert!(!short.take(OWN + MB));
         first.keep(OWN + MB);
         assert!(is_woken(&long) && !is_woken(&short));

@@ -1,4 +1,4 @@
-//! Bytes received and not yet understood.
+//! Received bytes that are not parsed yet.
 
 use std::os::fd::OwnedFd;
 
@@ -6,10 +6,10 @@ use rustix::buffer::spare_capacity;
 use rustix::io::{Errno, Result};
 use rustix::net::{RecvFlags, recv};
 
-/// Room in bytes: 32 writes of 4 KB at once, and more than the longest option.
+/// Capacity in bytes: 32 writes of 4 KB at once, and more than the longest option.
 pub(super) const CAPACITY: usize = 256 << 10;
 
-/// A window of received bytes.
+/// A buffer of received bytes.
 pub(super) struct Buffer {
     bytes: Vec<u8>,
     start: usize,
@@ -32,7 +32,7 @@ impl Buffer {
         }
     }
 
-    /// Moves up to `count` bytes after `data`; returns how many.
+    /// Moves up to `count` bytes to the end of `data`; returns their number.
     pub fn take_into(&mut self, data: &mut Vec<u8>, count: usize) -> usize {
         let filled = self.filled();
         let count = count.min(filled.len());
@@ -41,10 +41,10 @@ impl Buffer {
         count
     }
 
-    /// Receives once without waiting; the number of bytes, 0 at the end of the stream.
+    /// Receives once without blocking. Returns the number of bytes; 0 at the end of the stream.
     ///
     /// # Errors
-    /// `EAGAIN` where nothing is there; what the socket says.
+    /// `EAGAIN` if nothing has arrived; other errors of the socket.
     pub fn receive(&mut self, socket: &OwnedFd) -> Result<usize> {
         if self.start > 0 {
             self.bytes.copy_within(self.start..self.end, 0);
@@ -55,14 +55,14 @@ impl Buffer {
         Ok(count)
     }
 
-    /// Receives once, without waiting, after `data`, which wants `wanted` bytes in all; this buffer is empty.
+    /// Receives once, without blocking, and appends to `data`, which is to have `wanted` bytes in all. This buffer must be empty.
     ///
     /// # Errors
     /// As [`Self::receive`].
     pub fn receive_behind(&mut self, socket: &OwnedFd, data: &mut Vec<u8>, wanted: usize) -> Result<usize> {
         data.reserve_exact(wanted - data.len());
         let (count, _) = retry(|| recv(socket, spare_capacity(data), RecvFlags::DONTWAIT))?;
-        // A vector may have more room than it was asked for.
+        // A vector may have a larger capacity than was requested.
         let excess = data.len().saturating_sub(wanted);
         if excess > 0 {
             self.bytes.splice(..excess.min(self.bytes.len()), data.drain(wanted..));

@@ -1,4 +1,4 @@
-//! The thread of one client: receive, submit, send, sleep.
+//! The thread of one client: it receives, submits, sends and sleeps.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -15,15 +15,15 @@ use super::negotiation::{CONTEXT_ID, Negotiation, Step, greet};
 use super::wire::STATE_HOLE_ZERO;
 use crate::device::{BlockRequest, Completions, Extent};
 
-/// Extents of one block status reply.
+/// Maximum number of extents in one block status reply.
 const MAX_EXTENTS: usize = 1 << 16;
-/// Time in which a client can take its last replies when the server stops.
+/// How long a client can receive its last replies when the server stops.
 const GRACE: Duration = Duration::from_secs(5);
 
 enum Phase {
     Negotiation(Negotiation),
     Transmission(Intake),
-    /// Nothing more is received; what is on its way to the client is sent.
+    /// Nothing more is received; pending replies are still sent.
     Ending,
 }
 
@@ -31,9 +31,9 @@ enum Phase {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Need {
     Input,
-    /// Less than this many bytes held.
+    /// Wait until less than this many bytes are held.
     Room(usize),
-    /// The end of what the device has.
+    /// Wait until the device has completed all requests.
     Completions,
 }
 
@@ -44,9 +44,9 @@ struct Connection {
     buffer: Buffer,
     phase: Phase,
     batch: Vec<BlockRequest>,
-    /// More input is likely to be there already.
+    /// Whether more input has probably arrived already.
     eager: bool,
-    /// The moment at which a stopping server cuts the connection.
+    /// When a stopping server closes the connection.
     deadline: Option<Instant>,
 }
 
@@ -68,7 +68,7 @@ pub(super) fn serve(link: Arc<Link>, export: Arc<Export>) {
     }
 }
 
-/// The client sees the end even where the device panics.
+/// The client sees the end of the connection even if the device panics.
 impl Drop for Connection {
     fn drop(&mut self) {
         self.link.close();
@@ -76,7 +76,7 @@ impl Drop for Connection {
 }
 
 impl Connection {
-    /// Makes requests of all received bytes and submits them.
+    /// Parses all received bytes and submits their requests; returns what to wait for.
     fn work(&mut self) -> Need {
         loop {
             let refuse = self.link.is_stopping();
@@ -117,8 +117,8 @@ impl Connection {
         }
     }
 
-    /// Answers a block status request. The device is asked while the link is free, since its lock may be held by a thread that
-    /// completes requests.
+    /// Answers a block status request. The link is not locked while the device is asked, since a thread that completes requests may hold
+    /// the device's lock.
     fn report(&self, query: StatusQuery) {
         let (sector, sectors) = (query.offset / SECTOR_BYTES, u64::from(query.length) / SECTOR_BYTES);
         let mut found = Vec::new();
@@ -129,7 +129,7 @@ impl Connection {
         self.link.state().pending.output.block_status(query.cookie, CONTEXT_ID, &extents);
     }
 
-    /// Receives, or sleeps until there is a reason to work; false if the connection is over.
+    /// Receives, or sleeps until there is work; false if the connection is over.
     fn wait(&mut self, need: Need) -> bool {
         if self.link.is_stopping() {
             let deadline = *self.deadline.get_or_insert_with(|| Instant::now() + GRACE);
@@ -137,7 +137,7 @@ impl Connection {
                 return false;
             }
         }
-        // A stopping server refuses what has been sent already before it closes the connection.
+        // A stopping server refuses the requests that were already sent before it closes the connection.
         let eager = std::mem::take(&mut self.eager) || self.deadline.is_some();
         if need == Need::Input && eager && self.receive() {
             return true;
@@ -161,14 +161,14 @@ impl Connection {
         self.sleep(need == Need::Input, unsent)
     }
 
-    /// Polls socket and wakes; receives where there is input. False if the system fails.
+    /// Polls the socket and the wake descriptor; receives if there is input. False if polling fails.
     fn sleep(&mut self, input: bool, unsent: bool) -> bool {
         let mut interest = PollFlags::empty();
         interest.set(PollFlags::IN, input);
         interest.set(PollFlags::OUT, unsent);
         let timeout = self.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
         let timeout = timeout.and_then(|left| Timespec::try_from(left).ok());
-        // A socket without interest is left out: it would report for ever that its client is gone.
+        // A socket without interest is not polled: it would report continuously that its client has disconnected.
         let mut polled =
             [PollFd::new(&self.link.wake, PollFlags::IN), PollFd::new(&self.link.socket, interest)];
         let count = if interest.is_empty() { 1 } else { 2 };
@@ -189,7 +189,7 @@ impl Connection {
         true
     }
 
-    /// Receives once without waiting; whether something came, be it the end.
+    /// Receives once without blocking. True if there was input, or the end of the stream.
     fn receive(&mut self) -> bool {
         let received = match &mut self.phase {
             Phase::Transmission(intake) => intake.receive(&mut self.buffer, &self.link.socket),
@@ -205,7 +205,7 @@ impl Connection {
     }
 }
 
-/// Extents as lengths in bytes and flags; at least one, and no more than the `sectors` that were asked for.
+/// Extents as lengths in bytes and flags: at least one extent, and no more than the requested `sectors`.
 fn states(found: &[Extent], sectors: u64) -> Vec<(u32, u32)> {
     let mut left = sectors;
     let mut states: Vec<(u32, u32)> = Vec::with_capacity(found.len());

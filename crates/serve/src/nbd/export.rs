@@ -1,4 +1,4 @@
-//! The export: names, size, abilities.
+//! The export: its names, size and capabilities.
 
 use std::sync::Arc;
 
@@ -7,18 +7,18 @@ use emmclab_base::{Error, Kind, Result, SECTOR_BYTES};
 use super::wire::{MAX_PAYLOAD, MAX_STRING, transmission};
 use crate::device::{BlockDevice, Limits};
 
-/// Name, description and rights of an export.
+/// Name, description and access mode of an export.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// A name beside the default export, whose name is empty; at most 4096 bytes.
+    /// A name in addition to the default export, whose name is empty; at most 4096 bytes.
     pub name: String,
-    /// Words for people, which `nbdinfo --list` prints; at most 4096 bytes.
+    /// A description for users, which `nbdinfo --list` prints; at most 4096 bytes.
     pub description: String,
     /// Whether commands that change data are refused.
     pub read_only: bool,
 }
 
-/// A device with the facts that negotiation and checks need.
+/// A device, with the properties that negotiation and checks need.
 pub(super) struct Export {
     options: Options,
     device: Arc<dyn BlockDevice>,
@@ -29,7 +29,7 @@ pub(super) struct Export {
 
 impl Export {
     /// # Errors
-    /// [`Kind::Config`] where a string is too long or the device larger than 2^63 bytes.
+    /// [`Kind::Config`] if a string is too long or the device larger than 2^63 bytes.
     pub fn new(device: Arc<dyn BlockDevice>, options: Options) -> Result<Self> {
         for (field, text) in [("name", &options.name), ("description", &options.description)] {
             if text.len() > MAX_STRING {
@@ -63,23 +63,23 @@ impl Export {
         &self.options.description
     }
 
-    /// The names that clients can ask for.
+    /// The names that clients can use.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         let name = self.options.name.as_str();
         std::iter::once("").chain((!name.is_empty()).then_some(name))
     }
 
-    /// The canonical spelling of a name that clients can ask for.
+    /// The export name that equals `name`; `None` if there is none.
     pub fn named(&self, name: &[u8]) -> Option<&str> {
         self.names().find(|known| known.as_bytes() == name)
     }
 
-    /// Sectors of the longest request that the device takes.
+    /// Maximum length of a request to the device, in sectors.
     pub fn part_sectors(&self) -> u32 {
         self.limits.max_sectors.max(1)
     }
 
-    /// Alignment of what can be discarded, in bytes.
+    /// Granularity of discards, in bytes.
     pub fn discard_bytes(&self) -> u64 {
         u64::from(self.limits.discard_sectors.max(1)) * SECTOR_BYTES
     }
@@ -90,7 +90,7 @@ impl Export {
         bytes.next_power_of_two().min(u64::from(MAX_PAYLOAD)) as u32
     }
 
-    /// Transmission flags. Without a write cache a flush means nothing, and each write is durable as if it had FUA.
+    /// Transmission flags. Without a write cache, flush and FUA are not advertised: every write is durable.
     pub fn flags(&self, structured: bool) -> u16 {
         use transmission as flag;
         let mut flags = flag::HAS_FLAGS | flag::CAN_MULTI_CONN;

@@ -1,4 +1,4 @@
-//! The transmission phase: from received bytes to requests of the device.
+//! The transmission phase: parses received bytes into requests to the device.
 
 use std::os::fd::OwnedFd;
 
@@ -12,20 +12,20 @@ use super::request::{Command, HEADER, Header, Session};
 use super::wire::{MAX_PAYLOAD, ReplyError};
 use crate::device::{Action, BlockRequest};
 
-/// Data of a refused write is read and dropped up to this length; beyond it the connection ends.
+/// Maximum length of the data of a refused write that is read and dropped, in bytes; for longer data the connection ends.
 const MAX_SKIPPED: u32 = 2 * MAX_PAYLOAD;
-/// Data that is missing to this length is received where it belongs, not by way of the buffer.
+/// If at least this many bytes of a write are missing, they are received directly into its data, not through the buffer.
 const DIRECT: usize = 16 << 10;
 
-/// The reason why no more requests came out of the bytes at hand.
+/// Why no more requests can be parsed for now.
 pub(super) enum Pause {
     /// More bytes are needed.
     Hungry,
-    /// Requests and replies hold as much memory as they may.
+    /// Requests and replies hold the maximum of memory.
     Stalled,
-    /// The extents of the device are asked for.
+    /// A block status request, which the caller has to answer.
     Status(StatusQuery),
-    /// The client says goodbye or senseless things.
+    /// The client has disconnected or violated the protocol.
     Ended,
 }
 
@@ -38,7 +38,7 @@ pub(super) struct StatusQuery {
     pub one: bool,
 }
 
-/// A request on its way to the device, part by part.
+/// A request that is passed to the device in parts.
 struct Parts {
     slot: u32,
     next: u32,
@@ -48,12 +48,12 @@ struct Parts {
 }
 
 impl Parts {
-    /// Sectors of the next part.
+    /// The length of the next part in sectors, at most `most`.
     fn sectors(&self, most: u32) -> u32 {
         (self.end - self.sector).min(u64::from(most)) as u32
     }
 
-    /// The next part, with the data of a write.
+    /// Makes the next part; `data` is that of a write.
     fn take(&mut self, sectors: u32, pending: &mut PendingRequests, data: Vec<u8>) -> BlockRequest {
         let (action, fua) = match self.command {
             Command::Write { fua } => (Action::Write(data), fua),
@@ -70,10 +70,10 @@ impl Parts {
     }
 }
 
-/// The meaning of the next bytes.
+/// What the next bytes are.
 enum Stage {
     Header,
-    /// Data of a write: what is there of a part of this many bytes.
+    /// Data of a write: the received bytes of a part, which has `wanted` bytes.
     Data {
         parts: Parts,
         data: Vec<u8>,
@@ -85,12 +85,12 @@ enum Stage {
         cookie: u64,
         error: ReplyError,
     },
-    /// No bytes are due: parts without data wait for room.
+    /// No bytes are expected: parts without data wait for memory.
     Issue(Parts),
     Ended,
 }
 
-/// The reader of the transmission phase.
+/// The parser of the transmission phase.
 pub(super) struct Intake {
     stage: Stage,
     session: Session,
@@ -101,10 +101,10 @@ impl Intake {
         Self { stage: Stage::Header, session }
     }
 
-    /// Receives once, without waiting, where the next bytes belong.
+    /// Receives once, without blocking, into the buffer or directly into the data of a write.
     ///
     /// # Errors
-    /// `EAGAIN` where nothing is there; what the socket says.
+    /// `EAGAIN` if nothing has arrived; other errors of the socket.
     pub fn receive(&mut self, buffer: &mut Buffer, socket: &OwnedFd) -> Result<usize> {
         match &mut self.stage {
             Stage::Data { data, wanted, .. }
@@ -116,7 +116,7 @@ impl Intake {
         }
     }
 
-    /// Makes requests of the bytes at hand; `refuse` answers all new ones with `ESHUTDOWN`.
+    /// Parses the received bytes into requests. If `refuse` is set, all new requests are answered with `ESHUTDOWN`.
     pub fn parse(
         &mut self,
         buffer: &mut Buffer,
@@ -184,7 +184,7 @@ impl Intake {
                     self.stage = Stage::Header;
                 }
                 Stage::Issue(parts) => {
-                    // The room for a whole read was there when it began.
+                    // The memory for a whole read was reserved when it began.
                     let read = matches!(parts.command, Command::Read { .. });
                     loop {
                         if !read && !pending.has_room(0) {
@@ -218,7 +218,7 @@ impl Intake {
         };
     }
 
-    /// Answers a request that the device never sees, after its data.
+    /// Answers a request that is not passed to the device, after its data was skipped.
     fn refuse(&mut self, header: Header, error: ReplyError, pending: &mut PendingRequests) {
         match header.payload() {
             0 => pending.answer(header.cookie, Err(error)),

@@ -1,4 +1,4 @@
-//! The part of a connection that other threads reach: completions come in, replies go out.
+//! The part of a connection that other threads use: completions arrive, replies are sent.
 
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,16 +12,16 @@ use super::budget::{Budget, Share};
 use super::pending::PendingRequests;
 use crate::device::{Completion, Completions};
 
-/// The part of a link that its lock guards.
+/// The part of a link that is protected by its lock.
 pub(super) struct State {
     pub pending: PendingRequests,
-    /// The connection's thread sleeps and waits for completions.
+    /// The connection's thread sleeps until there are completions.
     pub awaits_completions: bool,
-    /// The connection's thread sleeps and wakes when the socket takes more.
+    /// The connection's thread sleeps until the socket is writable.
     pub awaits_socket: bool,
 }
 
-/// A connection as the device and the server see it.
+/// A connection, as the device and the server use it.
 pub(super) struct Link {
     pub socket: OwnedFd,
     pub wake: Arc<OwnedFd>,
@@ -32,7 +32,7 @@ pub(super) struct Link {
 
 impl Link {
     /// # Errors
-    /// The system's error where there are no more descriptors.
+    /// The system's error if there are no more descriptors.
     pub fn new(socket: OwnedFd, budget: &Arc<Budget>) -> rustix::io::Result<Self> {
         let wake = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
         let pending = PendingRequests::new(Share::new(Arc::clone(budget), Arc::clone(&wake)));
@@ -40,7 +40,7 @@ impl Link {
         Ok(Self { socket, wake, state, owner: OnceLock::new(), stopping: AtomicBool::new(false) })
     }
 
-    /// Makes this thread the one that reads; it sends its replies itself, many at once.
+    /// Makes this thread the owner of the connection. The owner sends its replies itself, many at once.
     pub fn own(&self) {
         self.owner.get_or_init(|| thread::current().id());
     }
@@ -59,15 +59,15 @@ impl Link {
         self.stopping.load(Ordering::Acquire)
     }
 
-    /// Sends as much as the socket takes. The lock is free between two system calls.
+    /// Sends until the socket accepts no more. The lock is released between two system calls.
     pub fn send_all(&self) {
         while self.state().pending.send(&self.socket) {}
     }
 
-    /// Ends the connection: completions that are still to come go nowhere.
+    /// Closes the connection; later completions are dropped.
     pub fn close(&self) {
         self.state().pending.break_off();
-        // The client is gone where this fails.
+        // It fails if the client has already disconnected.
         let _ = shutdown(&self.socket, Shutdown::Both);
     }
 }
@@ -77,10 +77,10 @@ impl Completions for Link {
         let mut state = self.state();
         completed.drain(..).for_each(|completion| state.pending.complete(completion));
         if self.owner.get() == Some(&thread::current().id()) {
-            // Its thread sends the replies before it sleeps.
+            // The owner sends the replies before it sleeps.
             return;
         }
-        // One system call, so that a long queue does not hold up the device's thread.
+        // Only one system call, so that a long queue does not delay the device's thread.
         state.pending.send(&self.socket);
         let unsent = !state.pending.output.is_empty() && !state.awaits_socket;
         if unsent || state.awaits_completions {
@@ -90,13 +90,13 @@ impl Completions for Link {
     }
 }
 
-/// Wakes the thread that polls an event descriptor.
+/// Wakes the thread that polls this event descriptor.
 pub(super) fn wake(event: &OwnedFd) {
-    // It fails only where the counter is full, and then the thread wakes anyway.
+    // It fails only if the counter is at its maximum, and then the thread is woken anyway.
     let _ = rustix::io::write(event, &1_u64.to_ne_bytes());
 }
 
-/// Takes the wakes of an event descriptor, so that it can be polled again.
+/// Resets an event descriptor, so that it can be polled again.
 pub(super) fn clear(event: &OwnedFd) {
     let _ = rustix::io::read(event, &mut [0; 8]);
 }

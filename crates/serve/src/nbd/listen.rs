@@ -1,4 +1,4 @@
-//! Listening sockets that only the user reaches: unix sockets in a folder of the user's, or TCP on loopback.
+//! Listening sockets that only local clients reach: unix sockets in a folder of the user, or TCP on loopback.
 
 use std::fmt;
 use std::net::{SocketAddr, TcpListener};
@@ -9,20 +9,20 @@ use emmclab_base::{Error, Kind, Result};
 
 use crate::private_socket::PrivateSocket;
 
-/// The place where clients connect.
+/// The address on which a server listens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Listen {
     /// A unix socket, mode 0600, in a folder that belongs to the user and in which no one else can write.
     Unix(PathBuf),
-    /// TCP on 127.0.0.0/8 or `[::1]`; every user of the machine can connect. Port 0 takes a free one.
+    /// TCP on 127.0.0.0/8 or `[::1]`; every user of the machine can connect. Port 0 selects a free port.
     Tcp(SocketAddr),
 }
 
 impl Listen {
-    /// Reads a TCP address, `127.0.0.1:10809` or `[::1]:10809`.
+    /// Parses a TCP address, `127.0.0.1:10809` or `[::1]:10809`.
     ///
     /// # Errors
-    /// [`Kind::Config`] for text that is no address with a port, and for addresses that other machines reach.
+    /// [`Kind::Config`] if the text is not an address with a port, or if other machines can reach the address.
     pub fn tcp(text: &str) -> Result<Self> {
         let address = text.parse().map_err(|_| {
             Error::new(Kind::Config, format!("`{text}` is not an address and a port"))
@@ -45,7 +45,7 @@ impl Listen {
 }
 
 impl fmt::Display for Listen {
-    /// The place as users write it.
+    /// The address as users write it.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unix(path) => write!(formatter, "{}", path.display()),
@@ -54,7 +54,7 @@ impl fmt::Display for Listen {
     }
 }
 
-/// A listening socket; the file of a unix socket is removed in the end.
+/// A listening socket; the file of a unix socket is removed when this is dropped.
 pub(super) enum Listener {
     Unix(PrivateSocket),
     Tcp(OwnedFd, SocketAddr),
@@ -62,7 +62,7 @@ pub(super) enum Listener {
 
 impl Listener {
     /// # Errors
-    /// [`Kind::Config`] for places that others could reach, [`Kind::Io`] for what the system refuses.
+    /// [`Kind::Config`] for addresses that others could reach, [`Kind::Io`] for errors of the system.
     pub fn new(place: &Listen) -> Result<Self> {
         match place.clone().checked()? {
             Listen::Unix(path) => PrivateSocket::listen(&path).map(Self::Unix),
@@ -88,7 +88,7 @@ impl Listener {
         }
     }
 
-    /// The place, with the port that was taken.
+    /// The address, with the actual port.
     pub fn place(&self) -> Listen {
         match self {
             Self::Unix(listening) => Listen::Unix(listening.path().to_owned()),

@@ -1,4 +1,4 @@
-//! The handshake, fixed newstyle: options and their replies, without a socket.
+//! The handshake (fixed newstyle): options and their replies. It does not use the socket.
 
 use super::buffer::CAPACITY;
 use super::export::Export;
@@ -8,40 +8,40 @@ use super::wire::{
     Fields, MAX_PAYLOAD, MAX_STRING, NBD_MAGIC, OPTION_MAGIC, handshake, info, option, option_reply,
 };
 
-/// The one metadata context, and its number.
+/// The name of the only metadata context, and its number.
 const CONTEXT: &str = "base:allocation";
 pub(super) const CONTEXT_ID: u32 = 1;
-/// The longest option that is understood, in bytes; with its header it fits into the buffer.
+/// Maximum length of an option that is parsed, in bytes; with its header it fits into the buffer.
 const MAX_OPTION: usize = CAPACITY / 4;
-/// The longest option that is skipped; a client that sends a longer one is cut off.
+/// Maximum length of an option that is skipped, in bytes; a longer one ends the connection.
 const MAX_SKIPPED: usize = 1 << 20;
 
-/// The outcome of one step. Numbers are bytes that were used up.
+/// The outcome of one step. Numbers are bytes of input that were consumed.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Step {
     /// More bytes are needed.
     Hungry,
-    /// An option is answered.
+    /// An option was answered.
     Next(usize),
     /// The transmission phase begins.
     Transmit(usize, Session),
-    /// The connection ends when the replies are sent.
+    /// The connection ends after the replies are sent.
     Ended,
 }
 
 /// The server's side of the handshake.
 #[derive(Default)]
 pub(super) struct Negotiation {
-    /// The client's flags, once they are known.
+    /// The client's flags, once they were received.
     client: Option<u16>,
     structured: bool,
     /// The export name for which `base:allocation` is selected.
     selected: Option<Vec<u8>>,
-    /// A long option and its bytes that are still to be skipped.
+    /// An option that is too long: its type, and its bytes that are still to be skipped.
     skipped: Option<(u32, usize)>,
 }
 
-/// A refused option: type of the reply, and words for a person.
+/// A refused option: the type of the reply, and a message for users.
 type Refusal = (u32, &'static str);
 
 const MALFORMED: Refusal = (option_reply::ERR_INVALID, "the option's data does not have its form");
@@ -55,7 +55,7 @@ pub(super) fn greet(output: &mut Output) {
 }
 
 impl Negotiation {
-    /// Takes the client's flags or one option; `refuse` answers options with `ERR_SHUTDOWN`.
+    /// Processes the client's flags or one option. If `refuse` is set, options are answered with `ERR_SHUTDOWN`.
     pub fn step(&mut self, input: &[u8], export: &Export, refuse: bool, output: &mut Output) -> Step {
         let mut fields = Fields(input);
         let Some(client) = self.client else {
@@ -127,7 +127,7 @@ impl Negotiation {
         Session { structured: self.structured, status }
     }
 
-    /// Answers an option but for the final reply; a session where the transmission phase begins.
+    /// Answers an option, except for the final reply. Returns a session if the transmission phase begins.
     fn answer(
         &mut self,
         kind: u32,
@@ -156,7 +156,7 @@ impl Negotiation {
                 }
             }
             option::SET_META_CONTEXT => {
-                // A failed selection undoes the one before, too.
+                // A failed selection also cancels the previous one.
                 self.selected = None;
                 let (name, found) = self.contexts(data, export, false)?;
                 if found {
@@ -169,7 +169,7 @@ impl Negotiation {
         Ok(None)
     }
 
-    /// Sends the information of `INFO` and `GO`; returns the name that was asked for.
+    /// Sends the information of `INFO` and `GO`; returns the requested export name.
     fn describe<'a>(
         &self,
         kind: u32,
@@ -197,13 +197,13 @@ impl Negotiation {
         if wanted(info::DESCRIPTION) {
             inform(info::DESCRIPTION, &[export.description().as_bytes()]);
         }
-        // Always, since requests that do not consist of sectors are refused.
+        // This is always sent, since requests that are not aligned to sectors are refused.
         let sizes = [512, export.preferred_bytes(), MAX_PAYLOAD].map(u32::to_be_bytes);
         inform(info::BLOCK_SIZE, &[sizes.as_flattened()]);
         Ok(name)
     }
 
-    /// Whether queries find `base:allocation`, and for which export name.
+    /// Whether the queries match `base:allocation`, and for which export name.
     fn contexts<'a>(
         &self,
         data: &'a [u8],

@@ -1,4 +1,4 @@
-//! Replies on their way to a client: a queue that is written with as few system calls as possible.
+//! Replies to a client: a queue that is written with as few system calls as possible.
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
@@ -12,28 +12,28 @@ use super::wire::{
     OPTION_REPLY_MAGIC, REPLY_FLAG_DONE, ReplyError, SIMPLE_REPLY_MAGIC, STRUCTURED_REPLY_MAGIC, chunk,
 };
 
-/// Data up to this length in bytes is copied beside its header.
+/// Data up to this length in bytes is copied into the piece of its header.
 const COPIED: usize = 1024;
-/// Room for headers and copied data in one piece, in bytes.
+/// Capacity of a piece for headers and copied data, in bytes.
 const PIECE: usize = 8192;
-/// Pieces that one system call writes.
+/// Maximum number of pieces that one system call writes.
 const SLICES: usize = 64;
-/// Granularity in bytes at which reads are searched for holes.
+/// Granularity of the holes in reads, in bytes.
 const HOLE: usize = 1 << 16;
 
 /// A queue of bytes for one socket.
 #[derive(Default)]
 pub(super) struct Output {
     pieces: VecDeque<Vec<u8>>,
-    /// Bytes of the first piece that are written.
+    /// Bytes of the first piece that were already written.
     written: usize,
     /// Bytes in the queue.
     bytes: usize,
-    /// Whether the last piece takes more headers.
+    /// Whether more can be appended to the last piece.
     open: bool,
     /// An empty piece for reuse.
     spare: Vec<u8>,
-    /// The socket failed; nothing is queued any more.
+    /// Whether the socket has failed; nothing is queued any more then.
     broken: bool,
 }
 
@@ -50,7 +50,7 @@ impl Output {
         self.broken
     }
 
-    /// Drops everything, now and from now on.
+    /// Drops all queued bytes, and all that are pushed later.
     pub fn break_off(&mut self) {
         *self = Self { broken: true, ..Self::default() };
     }
@@ -73,7 +73,7 @@ impl Output {
         self.open = true;
     }
 
-    /// Queues data without a copy where it is long.
+    /// Queues data; long data is not copied.
     pub fn push_data(&mut self, data: Vec<u8>) {
         if data.len() <= COPIED {
             self.push(&data);
@@ -84,7 +84,7 @@ impl Output {
         }
     }
 
-    /// A reply to an option.
+    /// Queues a reply to an option.
     pub fn option_reply(&mut self, option: u32, kind: u32, data: &[u8]) {
         self.push(&OPTION_REPLY_MAGIC.to_be_bytes());
         self.push(&option.to_be_bytes());
@@ -93,7 +93,7 @@ impl Output {
         self.push(data);
     }
 
-    /// A simple reply; `error` is 0 for success.
+    /// Queues a simple reply; `error` is 0 for success.
     pub fn simple(&mut self, cookie: u64, error: u32) {
         let mut header = [0; 16];
         header[..4].copy_from_slice(&SIMPLE_REPLY_MAGIC.to_be_bytes());
@@ -102,7 +102,7 @@ impl Output {
         self.push(&header);
     }
 
-    /// The header of a chunk of a structured reply.
+    /// Queues the header of a chunk of a structured reply.
     fn chunk(&mut self, cookie: u64, kind: u16, done: bool, length: usize) {
         let mut header = [0; 20];
         header[..4].copy_from_slice(&STRUCTURED_REPLY_MAGIC.to_be_bytes());
@@ -113,7 +113,7 @@ impl Output {
         self.push(&header);
     }
 
-    /// A failed request; as a chunk with words where the client takes structured replies.
+    /// Queues the reply to a failed request; with structured replies it is a chunk with a message.
     pub fn error(&mut self, cookie: u64, error: ReplyError, structured: bool) {
         if !structured {
             self.simple(cookie, error.code);
@@ -126,7 +126,7 @@ impl Output {
         self.push(message);
     }
 
-    /// One chunk with data of several parts, which follow each other.
+    /// Queues one chunk with the data of several consecutive parts.
     pub fn data(&mut self, cookie: u64, offset: u64, parts: Vec<Vec<u8>>, done: bool) {
         self.chunk(cookie, chunk::OFFSET_DATA, done, 8 + parts.iter().map(Vec::len).sum::<usize>());
         self.push(&offset.to_be_bytes());
@@ -141,7 +141,7 @@ impl Output {
         self.push(&(length as u32).to_be_bytes());
     }
 
-    /// Chunks of data and of holes. Data without any hole is not copied.
+    /// Queues chunks of data and of holes. Data without any hole is not copied.
     pub fn sparse(&mut self, cookie: u64, offset: u64, data: Vec<u8>, done: bool) {
         if !data.chunks(HOLE).any(is_zero) {
             return self.data(cookie, offset, vec![data], done);
@@ -162,7 +162,7 @@ impl Output {
         }
     }
 
-    /// The reply to a block status request: the context and its extents, each a length in bytes and flags.
+    /// Queues the reply to a block status request: the context and its extents, each a length in bytes and flags.
     pub fn block_status(&mut self, cookie: u64, context: u32, extents: &[(u32, u32)]) {
         self.chunk(cookie, chunk::BLOCK_STATUS, true, 4 + 8 * extents.len());
         self.push(&context.to_be_bytes());
@@ -172,7 +172,7 @@ impl Output {
         }
     }
 
-    /// Writes what the socket takes with one system call; whether it may take more.
+    /// Writes as much as the socket accepts, with one system call. Returns whether it is worth calling again.
     pub fn send(&mut self, socket: &OwnedFd) -> bool {
         if self.is_empty() {
             return false;

@@ -1,4 +1,4 @@
-//! Requests in the device: the reply to which each part belongs, and the memory that they hold.
+//! Requests that are not complete: the reply to which each part belongs, and the memory that the parts hold.
 
 use std::mem::take;
 use std::os::fd::OwnedFd;
@@ -11,10 +11,10 @@ use super::request::{Command, Header};
 use super::wire::{MAX_PAYLOAD, ReplyError};
 use crate::device::Completion;
 
-/// Bytes that a connection's requests and unread replies may hold, as far as other clients leave room for it (`budget`); a single
+/// Maximum number of bytes that a connection's requests and unsent replies hold, if other clients leave room for it (`budget`). A single
 /// request may hold more.
 const BUDGET: usize = MAX_PAYLOAD as usize;
-/// Memory of a part of a request beside its data, in bytes.
+/// Memory of a part of a request, in addition to its data, in bytes.
 const OVERHEAD: usize = 128;
 
 /// A request that is not answered yet.
@@ -23,36 +23,36 @@ struct PendingRequest {
     offset: u64,
     /// Length in bytes.
     length: u64,
-    /// Length of each part but the last, in bytes.
+    /// Length of each part except the last, in bytes.
     part: u64,
-    /// Parts that are not complete, whether the device has them already or not.
+    /// Number of incomplete parts, whether they were passed to the device or not.
     left: u32,
     error: Option<ReplyError>,
     reply: Reply,
 }
 
-/// The form of the answer.
+/// The form of the reply.
 enum Reply {
-    /// No data.
+    /// A reply without data.
     Status {
-        /// The request itself has data.
+        /// Whether the request itself has data.
         carries_data: bool,
     },
-    /// Each part is sent as it comes.
+    /// Each part is sent when it is complete.
     Chunks,
-    /// The parts are sent together.
+    /// All parts are sent together.
     Whole(Vec<Vec<u8>>),
 }
 
-/// The requests of one connection that wait in and behind the device, and the replies for it.
+/// The incomplete requests of one connection, and its replies.
 pub(super) struct PendingRequests {
     requests: Vec<Option<PendingRequest>>,
     free: Vec<u32>,
-    /// Parts that the device has.
+    /// Number of parts in the device.
     outstanding: usize,
-    /// Bytes held by parts that the device has, and by parts of a whole answer.
+    /// Bytes held by parts in the device, and by completed parts that are sent together.
     held: usize,
-    /// Bytes for which room was found and which are not held yet.
+    /// Bytes that are reserved and not held yet.
     promised: usize,
     share: Share,
     structured: bool,
@@ -60,12 +60,12 @@ pub(super) struct PendingRequests {
 }
 
 impl PendingRequest {
-    /// Length in bytes of a part.
+    /// Length of a part in bytes.
     fn part_length(&self, index: u32) -> u64 {
         self.part.min(self.length.saturating_sub(u64::from(index) * self.part))
     }
 
-    /// Bytes that a part holds while the device has it.
+    /// Bytes that a part holds while it is in the device.
     fn holds(&self, index: u32) -> usize {
         match self.reply {
             Reply::Status { carries_data: false } => OVERHEAD,
@@ -88,12 +88,12 @@ impl PendingRequests {
         }
     }
 
-    /// Bytes that are held.
+    /// Bytes that are held by requests and replies.
     pub fn used(&self) -> usize {
         self.held + self.output.bytes()
     }
 
-    /// Whether `bytes` more may be held, which are then promised to the next request: nothing is ever too long where nothing else is
+    /// Reserves `bytes` for the next request, and returns whether there is room. A request of any length is possible if nothing else is
     /// held, but it waits until other clients leave room for it.
     pub fn has_room(&mut self, bytes: usize) -> bool {
         let wanted = self.used() + bytes + OVERHEAD;
@@ -106,26 +106,26 @@ impl PendingRequests {
         true
     }
 
-    /// Gives back to other clients the room that is no longer needed.
+    /// Returns the memory that is no longer needed to the other clients.
     fn give_back(&mut self) {
         self.share.keep(self.used() + self.promised);
     }
 
-    /// Writes what the socket takes with one system call; whether it may take more.
+    /// Writes as much as the socket accepts, with one system call. Returns whether it is worth calling again.
     pub fn send(&mut self, socket: &OwnedFd) -> bool {
         let more = self.output.send(socket);
         self.give_back();
         more
     }
 
-    /// Drops all replies, now and from now on.
+    /// Drops all replies, and all later ones.
     pub fn break_off(&mut self) {
         self.output.break_off();
         self.promised = 0;
         self.give_back();
     }
 
-    /// Whether the device has parts of requests.
+    /// Whether parts of requests are in the device.
     pub fn is_busy(&self) -> bool {
         self.outstanding > 0
     }
@@ -134,7 +134,7 @@ impl PendingRequests {
         self.structured = structured;
     }
 
-    /// Answers a request that the device never sees.
+    /// Answers a request that is not passed to the device.
     pub fn answer(&mut self, cookie: u64, outcome: Result<(), ReplyError>) {
         match outcome {
             Ok(()) => self.output.simple(cookie, 0),
@@ -142,7 +142,7 @@ impl PendingRequests {
         }
     }
 
-    /// Enters a request that comes in `parts` parts of `part` bytes; returns its number.
+    /// Adds a request of `parts` parts of `part` bytes; returns its slot.
     pub fn enter(&mut self, header: &Header, command: Command, part: u64, parts: u32) -> u32 {
         let reply = match command {
             Command::Read { whole: false } => Reply::Chunks,
@@ -161,7 +161,7 @@ impl PendingRequests {
         (self.requests.len() - 1) as u32
     }
 
-    /// Notes that a part goes to the device; returns its tag.
+    /// Records that a part is passed to the device; returns its tag.
     pub fn issue(&mut self, slot: u32, part: u32) -> u64 {
         if let Some(pending) = self.requests.get(slot as usize).and_then(Option::as_ref) {
             self.held += pending.holds(part);
@@ -171,7 +171,7 @@ impl PendingRequests {
         u64::from(part) << 32 | u64::from(slot)
     }
 
-    /// Takes the completion of a part; queues what it allows to be answered.
+    /// Processes the completion of a part; queues the replies that are now possible.
     pub fn complete(&mut self, completion: Completion) {
         let (slot, part) = (completion.tag as u32, (completion.tag >> 32) as u32);
         let Some(pending) = self.requests.get_mut(slot as usize).and_then(Option::as_mut) else { return };
@@ -207,7 +207,7 @@ impl PendingRequests {
         }
     }
 
-    /// Answers a request whose parts are all complete.
+    /// Answers a request after all of its parts are complete.
     fn finish(&mut self, slot: u32) {
         let Some(pending) = self.requests.get_mut(slot as usize).and_then(Option::take) else { return };
         self.free.push(slot);
@@ -219,7 +219,7 @@ impl PendingRequests {
         match (pending.error, &mut reply) {
             (Some(error), _) => self.output.error(cookie, error, self.structured),
             (None, Reply::Status { .. }) => self.output.simple(cookie, 0),
-            // The last part's chunk ended the reply.
+            // The chunk of the last part has ended the reply.
             (None, Reply::Chunks) => {}
             (None, Reply::Whole(parts)) if self.structured => {
                 self.output.data(cookie, pending.offset, take(parts), true);
@@ -234,7 +234,7 @@ impl PendingRequests {
     }
 }
 
-/// The number of parts of a request whose parts have `part` sectors at most.
+/// The number of parts of a request, with at most `part_sectors` sectors each.
 pub(super) fn parts_of(header: &Header, part_sectors: u32) -> u32 {
     (u64::from(header.length) / SECTOR_BYTES).div_ceil(u64::from(part_sectors)) as u32
 }

@@ -1,19 +1,19 @@
-//! Requests of the transmission phase: their header, and the rules that they must keep.
+//! Requests of the transmission phase: their header, and its checks.
 
 use emmclab_base::SECTOR_BYTES;
 
 use super::export::Export;
 use super::wire::{Fields, MAX_PAYLOAD, REQUEST_MAGIC, ReplyError, command, command_flag};
 
-/// Bytes of a request's header.
+/// Length of a request's header in bytes.
 pub(super) const HEADER: usize = 28;
 
 /// Properties of a session that were negotiated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Session {
-    /// Reads have structured replies.
+    /// Whether reads have structured replies.
     pub structured: bool,
-    /// `base:allocation` was selected for the export in use.
+    /// Whether `base:allocation` was selected for the export in use.
     pub status: bool,
 }
 
@@ -27,11 +27,11 @@ pub(super) struct Header {
     pub length: u32,
 }
 
-/// A request that keeps the rules.
+/// A request that was checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Command {
     Read {
-        /// The data has to come in one chunk (`DF`).
+        /// Whether the data must be sent in one chunk (`DF`).
         whole: bool,
     },
     Write {
@@ -47,14 +47,14 @@ pub(super) enum Command {
     Flush,
     Cache,
     Status {
-        /// One extent only.
+        /// Whether only one extent is requested.
         one: bool,
     },
     Disconnect,
 }
 
 impl Header {
-    /// Reads a header; `None` for a wrong magic number, after which nothing can be found again.
+    /// Parses a header. `None` if the magic number is wrong; the stream cannot be resynchronised then.
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let mut fields = Fields(bytes);
         let magic = fields.u32()?;
@@ -77,10 +77,10 @@ impl Header {
         self.flags & flag != 0
     }
 
-    /// The command, checked. FUA is taken with every command, advertised or not.
+    /// Checks the request and returns its command. FUA is accepted with every command, whether advertised or not.
     ///
     /// # Errors
-    /// The error that the protocol names for the rule that is broken.
+    /// The error that the protocol specifies for the violated rule.
     pub fn command(&self, export: &Export, session: Session) -> Result<Command, ReplyError> {
         use command_flag::{DF, FAST_ZERO, FUA, NO_HOLE, REQ_ONE};
         let fua = self.has(FUA);

@@ -1,4 +1,4 @@
-//! The server: accepts clients, each with a thread, until it is stopped.
+//! The server: accepts clients until it is stopped; each client has a thread.
 
 use std::fmt::Write;
 use std::os::fd::OwnedFd;
@@ -19,9 +19,9 @@ use super::link::{Link, wake};
 use super::listen::{Listen, Listener};
 use crate::device::BlockDevice;
 
-/// Clients at once; more are turned away. They share 512 MB for requests and replies (`budget`).
+/// Maximum number of clients; more are disconnected. They share 512 MB for requests and replies (`budget`).
 const MAX_CLIENTS: usize = 128;
-/// Pause after the system refused to accept a client, as it does where descriptors are used up.
+/// Pause after accepting a client has failed, for example because there are no more descriptors.
 const RETRY: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
 /// A running NBD server. It stops when it is dropped.
@@ -45,7 +45,7 @@ pub struct Server {
     thread: Option<JoinHandle<()>>,
 }
 
-/// Asks the accepting thread to end.
+/// Tells the accepting thread to end.
 struct Signal {
     stopping: AtomicBool,
     event: OwnedFd,
@@ -58,11 +58,11 @@ struct Client {
 }
 
 impl Server {
-    /// Listens and serves `device` on threads of its own.
+    /// Listens and serves `device` in separate threads.
     ///
     /// # Errors
-    /// [`Kind::Config`] where other users could reach the socket, where the path is taken or too long, the address is not
-    /// loopback, or the export cannot be described; [`Kind::Io`] for what the system refuses.
+    /// [`Kind::Config`] if other users could reach the socket, if the path is in use or too long, if the address is not loopback, or if the
+    /// export cannot be described; [`Kind::Io`] for errors of the system.
     pub fn start(device: Arc<dyn BlockDevice>, listen: &Listen, options: Options) -> Result<Self> {
         let export = Arc::new(Export::new(device, options)?);
         let listener = Listener::new(listen)?;
@@ -76,12 +76,12 @@ impl Server {
         Ok(Self { place, signal, thread: Some(thread) })
     }
 
-    /// The place at which clients connect, with the port that was taken.
+    /// The address on which the server listens, with the actual port.
     pub fn place(&self) -> &Listen {
         &self.place
     }
 
-    /// The address for clients: `nbd+unix:///?socket=PATH` or `nbd://127.0.0.1:10809`, of the default export.
+    /// The URI of the default export for clients: `nbd+unix:///?socket=PATH` or `nbd://127.0.0.1:10809`.
     pub fn uri(&self) -> String {
         match &self.place {
             Listen::Unix(path) => {
@@ -100,9 +100,9 @@ impl Server {
         }
     }
 
-    /// Stops: no client is accepted any more, the socket's file is removed, new requests are refused with `ESHUTDOWN`, those in
-    /// the device are answered, and connections are closed. Returns when all threads have ended; clients that take none of
-    /// their replies, and devices that complete nothing, delay it by 5 s at most.
+    /// Stops the server: no more clients are accepted, the socket's file is removed, new requests are refused with `ESHUTDOWN`, requests in
+    /// the device are answered, and connections are closed. Returns when all threads have ended. Clients that do not read their replies,
+    /// and devices that complete nothing, delay it by at most 5 s.
     pub fn stop(mut self) {
         self.end();
     }
@@ -111,7 +111,7 @@ impl Server {
         self.signal.stopping.store(true, Ordering::Release);
         wake(&self.signal.event);
         if let Some(thread) = self.thread.take() {
-            // A panic in it was reported where it happened.
+            // A panic in the thread was already reported there.
             let _ = thread.join();
         }
     }
@@ -155,14 +155,14 @@ fn accept_all(listener: Listener, export: &Arc<Export>, signal: &Signal) {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let accepted = accept_with(listener.socket(), flags);
         match accepted {
-            // A client beyond the limit sees its connection closed.
+            // The connection of a client beyond the limit is closed.
             Ok(_) if clients.len() >= MAX_CLIENTS => {}
             Ok(socket) => clients.extend(client(socket, export, &budget)),
             Err(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => {
                 let mut stop = [PollFd::new(&signal.event, PollFlags::IN)];
                 let _ = poll(&mut stop, Some(&RETRY));
             }
-            // The client has gone already.
+            // The client has already disconnected.
             Err(_) => {}
         }
     }
@@ -173,9 +173,9 @@ fn accept_all(listener: Listener, export: &Arc<Export>, signal: &Signal) {
     clients.into_iter().for_each(Client::join);
 }
 
-/// Starts the thread of a client; where the system has no room for it, its connection is closed.
+/// Starts the thread of a client. If the system cannot start it, the connection is closed.
 fn client(socket: OwnedFd, export: &Arc<Export>, budget: &Arc<Budget>) -> Option<Client> {
-    // Fails on unix sockets, which do not wait for more to send.
+    // This fails on unix sockets, which do not delay short packets anyway.
     let _ = set_tcp_nodelay(&socket, true);
     let link = Arc::new(Link::new(socket, budget).ok()?);
     let (shared, export) = (Arc::clone(&link), Arc::clone(export));

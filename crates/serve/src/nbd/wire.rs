@@ -1,4 +1,4 @@
-//! Numbers of the protocol. Every number on the wire is big-endian.
+//! Constants of the protocol. Every number on the wire is big-endian.
 
 use crate::device::Failure;
 
@@ -99,12 +99,12 @@ pub(super) mod chunk {
 /// `NBD_STATE_HOLE` and `NBD_STATE_ZERO` of `base:allocation`.
 pub(super) const STATE_HOLE_ZERO: u32 = 3;
 
-/// Longest name, query or message in bytes.
+/// Maximum length of a name, query or message, in bytes.
 pub(super) const MAX_STRING: usize = 4096;
 /// Advertised largest payload of a request in bytes.
 pub(super) const MAX_PAYLOAD: u32 = 1 << 25;
 
-/// A failed request: the protocol's error value, and words for a person.
+/// A failed request: the protocol's error number, and a message for users.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ReplyError {
     pub code: u32,
@@ -152,7 +152,7 @@ impl From<Failure> for ReplyError {
     }
 }
 
-/// Reads numbers and strings from the front of bytes; `None` if too few are left.
+/// Reads numbers and strings from the front of a byte slice; `None` if too few bytes are left.
 pub(super) struct Fields<'a>(pub &'a [u8]);
 
 impl<'a> Fields<'a> {
@@ -180,7 +180,7 @@ impl<'a> Fields<'a> {
         self.array().map(u64::from_be_bytes)
     }
 
-    /// A string after its length of 32 bits.
+    /// A string with its length in 32 bits before it.
     pub fn string(&mut self) -> Option<&'a [u8]> {
         let length = self.u32()?;
         self.bytes(length as usize)

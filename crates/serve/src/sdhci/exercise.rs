@@ -1,5 +1,5 @@
-//! Drives controller, card and protocol with arbitrary bytes, for fuzzing: none may lead to a panic, a hang or a request that the device
-//! must not get.
+//! Drives controller, card and protocol with arbitrary bytes, for fuzzing: no input may lead to a panic, a hang or an invalid request to
+//! the device.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -10,11 +10,11 @@ use super::vfio::{Function, HEADER_BYTES, Header, Message, Wake};
 use crate::device::{Action, BlockDevice, BlockRequest, Completion, Completions};
 use crate::memory::MemoryDevice;
 
-/// Guest memory: a power of two.
+/// Bytes of guest memory: a power of two.
 const MEMORY: usize = 1 << 16;
 const SECTORS: u64 = 1 << 12;
 
-/// Guest memory from address 0 on.
+/// Guest memory that begins at address 0.
 pub(super) struct Ram(pub Vec<u8>);
 
 impl GuestMemory for Ram {
@@ -32,7 +32,7 @@ impl GuestMemory for Ram {
     }
 }
 
-/// Completions, in the order in which they came.
+/// Completions, in the order of their arrival.
 #[derive(Default)]
 pub(super) struct Collected(Mutex<Vec<Completion>>);
 
@@ -88,7 +88,7 @@ impl Machine {
         self.write(0x0e, &[flags, index]);
     }
 
-    /// Power, clock, interrupts, and a card that is selected.
+    /// Turns power, clock and interrupts on, and selects the card.
     fn select(&mut self) {
         self.write(0x28, &0x0f10_u32.to_le_bytes());
         self.write(0x2c, &5_u32.to_le_bytes());
@@ -101,12 +101,12 @@ impl Machine {
     }
 }
 
-/// A card whose partitions are soon made.
+/// Settings with small partitions, which are made quickly.
 fn small() -> CardSettings {
     CardSettings { boot_bytes: 128 << 10, rpmb_bytes: 128 << 10, ..CardSettings::default() }
 }
 
-/// Reads `data` as messages of a vfio-user client: each is its header, and as much after it as the header says, up to 511 bytes.
+/// Interprets `data` as messages of a vfio-user client: each is a header, and a payload of the length in the header modulo 512 bytes.
 pub fn exercise_messages(data: &[u8]) {
     let device = Arc::new(MemoryDevice::new(SECTORS));
     let controller = Controller::new(Card::new(&small(), device.clone()));
@@ -124,7 +124,7 @@ pub fn exercise_messages(data: &[u8]) {
     }
 }
 
-/// Reads `data` as accesses of a driver.
+/// Interprets `data` as register accesses of a driver.
 pub fn exercise(data: &[u8]) {
     let device = Arc::new(MemoryDevice::new(SECTORS));
     let controller = Controller::new(Card::new(&small(), device.clone()));
@@ -141,7 +141,7 @@ pub fn exercise(data: &[u8]) {
                 machine.controller.read(at.into(), &mut [0; 8][..1 << (kind % 4)]);
                 machine.step();
             }
-            // A descriptor, or other bytes of memory.
+            // Writes a descriptor, or other bytes, into memory.
             3 => {
                 let address = usize::from(at) * 8;
                 machine.memory.0[address..address + 8]
@@ -149,7 +149,7 @@ pub fn exercise(data: &[u8]) {
             }
             4 => machine.complete(),
             5 => machine.command(kind & 0x3f, u32::from_le_bytes(value), at),
-            // A transfer: mode, block count, command, sector; by the table at a small address.
+            // Starts a transfer: mode, block count, command, sector; the descriptor table is at a small address.
             6 => {
                 machine.write(0x58, &u32::from(value[0]).to_le_bytes());
                 machine.write(0x04, &[0, 2, value[1], 0]);

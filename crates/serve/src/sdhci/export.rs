@@ -1,4 +1,4 @@
-//! The export: a thread that listens on a unix socket and serves one virtual machine after the other.
+//! The export: a thread that listens on a unix socket and serves one virtual machine at a time.
 
 use std::fmt;
 use std::os::fd::AsFd;
@@ -19,23 +19,23 @@ use super::vfio::{Ended, Found, Function, Link, Wake, serve};
 use crate::device::BlockDevice;
 use crate::private_socket::PrivateSocket;
 
-/// Time until a client is accepted again after the system refused.
+/// Pause after accepting a client has failed.
 const RETRY: Duration = Duration::from_millis(100);
 
-/// News of an export.
+/// Events of an export that are reported to the user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SessionEvent {
-    /// A virtual machine connected, and has agreed on the protocol.
+    /// A virtual machine connected and negotiated the protocol version.
     Connected,
-    /// It disconnected; the card lost its power.
+    /// The virtual machine disconnected; the card was power-cycled.
     Disconnected,
-    /// The guest's memory is not shared with this process, and the card cannot transfer data.
+    /// The guest's memory is not shared with this process, so the card cannot transfer data.
     MemoryNotShared,
-    /// It broke the protocol and was disconnected, for this reason.
+    /// The virtual machine violated the protocol and was disconnected, for this reason.
     Fault(String),
-    /// A program connected that was no virtual machine, and left.
+    /// A program that is not a virtual machine connected, and disconnected.
     Stranger,
-    /// A program connected that did not speak the protocol, and was disconnected for this reason.
+    /// A program that does not use the protocol connected, and was disconnected for this reason.
     Refused(String),
 }
 
@@ -59,13 +59,13 @@ impl fmt::Display for SessionEvent {
     }
 }
 
-/// An eMMC card behind an SD host controller, offered over vfio-user. QEMU 10.1 or later takes it with
-/// `-device '{"driver":"vfio-user-pci","socket":{"type":"unix","path":"..."}}'` and with memory that it shares,
-/// `-object memory-backend-memfd,id=ram,size=512M,share=on -machine memory-backend=ram` beside `-m 512M`. Memory of huge
-/// pages does not work: the system cannot write to its file.
+/// An eMMC card in an SD host controller, exported over vfio-user. QEMU 10.1 or later connects to it with `-device
+/// '{"driver":"vfio-user-pci","socket":{"type":"unix","path":"..."}}'` and with shared memory, `-object
+/// memory-backend-memfd,id=ram,size=512M,share=on -machine memory-backend=ram` together with `-m 512M`. Memory in huge pages does not work:
+/// the system cannot write to its file.
 ///
-/// The export ends when it is stopped or dropped; what the device has not completed is then no longer waited for. The boot and
-/// RPMB partitions live as long as the export.
+/// The export ends when it is stopped or dropped; it does not wait for incomplete requests of the device. The contents of the boot and RPMB
+/// partitions are kept only as long as the export exists.
 pub struct SdhciExport {
     path: PathBuf,
     wake: Arc<Wake>,
@@ -73,11 +73,11 @@ pub struct SdhciExport {
 }
 
 impl SdhciExport {
-    /// Listens on a new unix socket at `path`, which only this user may connect to. `news` is called from the export's thread.
+    /// Listens on a new unix socket at `path`, to which only this user can connect. `news` is called from the export's thread.
     ///
     /// # Errors
     ///
-    /// Where a setting does not fit into the card's registers, and as any socket: where `path` is taken or others could reach it.
+    /// If a setting does not fit into the card's registers, if `path` is in use, or if others could reach it.
     pub fn start(
         device: Arc<dyn BlockDevice>,
         settings: &CardSettings,
@@ -88,7 +88,7 @@ impl SdhciExport {
         let refused = |errno: Errno| Error::io(path, errno.into());
         let wake = Arc::new(Wake::new().map_err(refused)?);
         let listener = PrivateSocket::listen(path)?;
-        // A client may be gone before it is accepted.
+        // A client may disconnect before it is accepted.
         rustix::io::ioctl_fionbio(listener.socket(), true).map_err(refused)?;
         let card = Card::new(settings, Arc::clone(&device));
         let function = Function::new(Controller::new(card), device, Arc::clone(&wake));
@@ -102,7 +102,7 @@ impl SdhciExport {
         Ok(Self { path: path.to_owned(), wake, thread: Some(thread) })
     }
 
-    /// The socket.
+    /// The path of the socket.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -133,7 +133,7 @@ fn accept_clients(
             PollFd::from_borrowed_fd(listener.socket().as_fd(), PollFlags::IN),
             PollFd::from_borrowed_fd(wake.event(), PollFlags::IN),
         ];
-        // A signal or a lack of memory is no reason to end.
+        // A signal or a lack of memory does not end the loop.
         let _ = poll(&mut files, None);
         wake.clear();
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
@@ -141,7 +141,7 @@ fn accept_clients(
             Ok(socket) => socket,
             Err(Errno::AGAIN | Errno::INTR | Errno::CONNABORTED) => continue,
             Err(_) => {
-                // The system is short of something; the client waits.
+                // The system lacks resources; the client waits.
                 std::thread::sleep(RETRY);
                 continue;
             }

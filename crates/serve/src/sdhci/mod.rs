@@ -1,7 +1,7 @@
-//! SDHCI: an SD host controller with an eMMC card, offered to QEMU as a PCI function over vfio-user.
+//! SDHCI: an SD host controller with an eMMC card, exported to QEMU as a PCI function over vfio-user.
 //!
-//! The guest's own SDHCI and MMC drivers find the card. Three parts know nothing of each other's protocol: the card speaks
-//! eMMC, the controller registers and DMA, the connection vfio-user.
+//! The guest uses its normal SDHCI and MMC drivers. Three parts are independent of each other's protocols: the card implements eMMC, the
+//! controller registers and DMA, the connection vfio-user.
 
 mod card;
 mod controller;

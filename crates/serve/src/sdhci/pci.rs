@@ -2,16 +2,16 @@
 
 /// Bytes of the configuration space.
 pub(super) const CONFIGURATION_BYTES: usize = 256;
-/// Bytes of BAR 0, which holds the registers of the one slot.
+/// Bytes of BAR 0, which holds the registers of the only slot.
 pub(super) const BAR_BYTES: u32 = 256;
 
 const COMMAND: usize = 0x04;
 const COMMAND_MEMORY: u8 = 1 << 1;
 const COMMAND_BUS_MASTER: u8 = 1 << 2;
-/// In the upper byte.
+/// This bit is in the upper byte.
 const COMMAND_NO_INTERRUPT: u8 = 1 << 2;
 const STATUS: usize = 0x06;
-/// Interrupt status.
+/// The interrupt status bit.
 const STATUS_INTERRUPT: u8 = 1 << 3;
 const INTERRUPT_LINE: usize = 0x3c;
 
@@ -36,7 +36,7 @@ impl Configuration {
         *self = Self::new();
     }
 
-    /// False if the range lies outside.
+    /// Reads a range; false if it is outside the configuration space.
     pub fn read(&self, offset: u64, data: &mut [u8], interrupt: bool) -> bool {
         let Some(from) = range(offset, data.len()) else { return false };
         let start = from.start;
@@ -48,7 +48,7 @@ impl Configuration {
         true
     }
 
-    /// False if the range lies outside; bits that are read-only are left alone.
+    /// Writes a range, except for read-only bits; false if it is outside the configuration space.
     pub fn write(&mut self, offset: u64, data: &[u8]) -> bool {
         let Some(to) = range(offset, data.len()) else { return false };
         for (at, value) in to.zip(data) {

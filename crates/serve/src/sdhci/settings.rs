@@ -1,4 +1,4 @@
-//! The contents of a card's registers.
+//! The settings of a card's registers.
 
 use emmclab_base::{Error, Kind, Result, SECTOR_BYTES};
 

@@ -1,14 +1,14 @@
-//! Numbers and layouts of the interface of `ublk_drv` (`linux/ublk_cmd.h`), in the byte order of the machine.
+//! Constants and layouts of the interface of `ublk_drv` (`linux/ublk_cmd.h`), in the byte order of the machine.
 
 use crate::device::Limits;
 
-/// `struct ublksrv_ctrl_cmd`, `struct ublksrv_io_cmd`, `struct ublksrv_io_desc`.
+/// Sizes of `struct ublksrv_ctrl_cmd`, `struct ublksrv_io_cmd` and `struct ublksrv_io_desc`.
 const CONTROL_BYTES: usize = 32;
 pub(super) const IO_BYTES: usize = 16;
 pub(super) const DESCRIPTION_BYTES: usize = 24;
-/// `UBLK_MAX_QUEUE_DEPTH`; the descriptions of a queue lie after room for this many of the one before it.
+/// `UBLK_MAX_QUEUE_DEPTH`. In the mapped file, the descriptions of each queue have room for this many.
 pub(super) const MOST_DEPTH: u16 = 4096;
-/// `UBLK_F_CMD_IOCTL_ENCODE`: the kernel knows the commands by the numbers that ioctls would have (6.4 and later).
+/// `UBLK_F_CMD_IOCTL_ENCODE`: commands have the numbers of ioctls (Linux 6.4 and later).
 pub(super) const IOCTL_NUMBERS: u64 = 1 << 6;
 
 /// A command on `/dev/ublk-control`.
@@ -29,13 +29,13 @@ pub(super) enum IoCommand {
     CommitAndFetch = 0x21,
 }
 
-/// The number of an ioctl of type `u` (`_IOC` of linux/ioctl.h): `writes` to the kernel, and always reads.
+/// The number of an ioctl of type `u` (`_IOC` of linux/ioctl.h). It reads from the kernel, and also writes to it if `writes` is set.
 const fn ioctl(number: u32, bytes: usize, writes: bool) -> u32 {
     (2 | writes as u32) << 30 | (bytes as u32) << 16 | (b'u' as u32) << 8 | number
 }
 
 impl ControlCommand {
-    /// The number on a kernel that knows ioctls' numbers, or on an older one.
+    /// The command's number, for a kernel with ioctl numbers or for an older one.
     pub(super) const fn number(self, ioctl_numbers: bool) -> u32 {
         let writes = !matches!(self, Self::GetInfo);
         if ioctl_numbers { ioctl(self as u32, CONTROL_BYTES, writes) } else { self as u32 }
@@ -49,11 +49,11 @@ impl IoCommand {
     }
 }
 
-/// `struct ublksrv_ctrl_cmd` in the 80 bytes of a ring's entry: for a device, with a buffer, and one value.
+/// `struct ublksrv_ctrl_cmd` in the 80 bytes of a ring entry: for a device, with a buffer (address and length) and one value.
 pub(super) fn control(device: u32, buffer: (u64, u16), value: u64) -> [u8; 80] {
     let mut bytes = [0; 80];
     bytes[..4].copy_from_slice(&device.to_ne_bytes());
-    // It is for no queue.
+    // The command is not for a single queue.
     bytes[4..6].copy_from_slice(&u16::MAX.to_ne_bytes());
     bytes[6..8].copy_from_slice(&buffer.1.to_ne_bytes());
     bytes[8..16].copy_from_slice(&buffer.0.to_ne_bytes());
@@ -80,13 +80,13 @@ fn field<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
 pub(super) struct Info {
     pub(super) queues: u16,
     pub(super) depth: u16,
-    /// Longest read or write in bytes.
+    /// Maximum length of a read or write in bytes.
     pub(super) buffer_bytes: u32,
-    /// N in `/dev/ublkbN`; `u32::MAX` asks for a free one.
+    /// N in `/dev/ublkbN`; `u32::MAX` requests a free number.
     pub(super) device: u32,
-    /// Abilities of the driver.
+    /// Feature flags of the driver.
     pub(super) flags: u64,
-    /// A number of the server's choice, which the driver keeps (`ublksrv_flags`).
+    /// A number chosen by the server, which the driver stores (`ublksrv_flags`).
     pub(super) token: u64,
 }
 
@@ -116,16 +116,16 @@ impl Info {
     }
 }
 
-/// `struct ublk_params` with the basic and the discard parameters, as the limits of the device are.
+/// `struct ublk_params` with the basic and the discard parameters, from the limits of the device.
 pub(super) fn parameters(limits: &Limits, buffer_bytes: u32) -> [u8; 64] {
-    /// `UBLK_ATTR_VOLATILE_CACHE`, `UBLK_ATTR_FUA`; without a cache every write is durable, and the kernel is to ask for nothing.
+    /// `UBLK_ATTR_VOLATILE_CACHE`, `UBLK_ATTR_FUA`. Without a cache every write is durable, so the kernel need not send flushes.
     const CACHED: u32 = 1 << 2 | 1 << 3;
     const SECTOR_SHIFT: u32 = 9;
     let page_shift = SECTOR_SHIFT + limits.preferred_sectors.max(1).ilog2();
-    // File systems refuse physical blocks that are longer than a page of memory.
+    // File systems do not support physical blocks that are longer than a memory page.
     let shifts = [SECTOR_SHIFT, page_shift.min(12), page_shift, page_shift];
     let granularity = limits.discard_sectors.clamp(1, u32::MAX >> SECTOR_SHIFT);
-    // Where a longer discard is cut, no unit is cut with it.
+    // A longer discard is split at multiples of the granularity.
     let most = (limits.max_sectors / granularity * granularity).max(1);
     let mut bytes = [0; 64];
     let mut put = |at: usize, value: u32| bytes[at..at + 4].copy_from_slice(&value.to_ne_bytes());
@@ -137,14 +137,14 @@ pub(super) fn parameters(limits: &Limits, buffer_bytes: u32) -> [u8; 64] {
     put(44, granularity << SECTOR_SHIFT);
     put(48, most);
     put(52, most);
-    // One run of sectors in a discard.
+    // Each discard has one range of sectors.
     bytes[56..58].copy_from_slice(&1_u16.to_ne_bytes());
     bytes[12..16].copy_from_slice(&shifts.map(|shift| shift as u8));
     bytes[24..32].copy_from_slice(&limits.sectors.to_ne_bytes());
     bytes
 }
 
-/// `struct ublksrv_io_desc`: what the kernel wants.
+/// `struct ublksrv_io_desc`: a request of the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Description {
     /// `UBLK_IO_OP_*`.
@@ -163,7 +163,7 @@ impl Description {
     pub(super) const WRITE_ZEROES: u8 = 5;
     pub(super) const META: u32 = 1 << 11;
     pub(super) const FUA: u32 = 1 << 13;
-    /// The sectors of zeros stay allocated.
+    /// The zeroed sectors stay allocated.
     pub(super) const NO_UNMAP: u32 = 1 << 15;
 
     pub(super) fn parse(bytes: &[u8; DESCRIPTION_BYTES]) -> Self {
@@ -176,7 +176,7 @@ impl Description {
         }
     }
 
-    /// Bytes in the buffer of the request: none if it has no data.
+    /// Bytes in the buffer of the request; 0 if it has no data.
     pub(super) fn data_bytes(&self) -> usize {
         match self.operation {
             Self::READ | Self::WRITE => self.sectors as usize * crate::SECTOR,

@@ -148,7 +148,7 @@ impl Channel {
         self.push(&entry)
     }
 
-    /// Ends the request of a tag: bytes that were moved, or an error number below 0; asks for the next one.
+    /// Ends the request of a tag and asks for the next one. `result` is the number of moved bytes, or a negative error number.
     pub(super) fn finish(&mut self, tag: u16, result: i32) -> io::Result<()> {
         self.give(tag, IoCommand::CommitAndFetch, result)
     }
@@ -163,7 +163,7 @@ impl Channel {
             }
             let tag = entry.user_data() as u16;
             if let Some(state) = self.tags.get_mut(usize::from(tag)) {
-                // UBLK_IO_RES_OK is 0; anything else says that the tag is of no more use.
+                // UBLK_IO_RES_OK is 0; anything else means that the tag can no longer be used.
                 *state = if entry.result() == 0 { Tag::Ours } else { Tag::Gone };
                 if entry.result() == 0 {
                     found.push(Event::Request(tag));
@@ -193,7 +193,7 @@ impl Channel {
         }
     }
 
-    /// The start of the memory of the request of a tag; `None` if the kernel owns the tag.
+    /// The index of a tag; `None` if the kernel owns the tag.
     fn ours(&self, tag: u16) -> Option<usize> {
         let at = usize::from(tag);
         (self.tags.get(at) == Some(&Tag::Ours)).then_some(at)

@@ -17,7 +17,7 @@ use super::abi::{self, ControlCommand, IOCTL_NUMBERS, Info};
 /// The outcome of a command.
 type Outcome<T> = std::result::Result<T, Errno>;
 
-/// The file for the commands.
+/// The device file for the commands.
 pub(super) const PATH: &str = "/dev/ublk-control";
 /// Interval at which `gives_up` is checked.
 const POLL: Timespec = Timespec::new().nsec(50_000_000);
@@ -26,14 +26,14 @@ fn ring() -> io::Result<IoUring<Entry128>> {
     IoUring::builder().build(4)
 }
 
-/// The error for a system on which io_uring cannot be used.
+/// The error if io_uring cannot be used.
 pub(super) fn no_ring(error: &io::Error) -> Error {
     let problem = format!("io_uring, which ublk works by, is not available: {error}");
     Error::new(Kind::Unsupported, problem)
         .hint("set `sysctl kernel.io_uring_disabled` to 0, or 1 for root alone")
 }
 
-/// The error for a kernel without ublk, or without its module loaded.
+/// The error if the kernel has no ublk, or if its module is not loaded.
 fn absent() -> Error {
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     Error::new(Kind::Unsupported, format!("there is no {PATH}; this kernel is Linux {}", release.trim())).hint(
@@ -61,7 +61,8 @@ impl Control {
         Ok(Self { ring: ring().map_err(|error| no_ring(&error))?, file, ioctl_numbers: true })
     }
 
-    /// Sends a command and waits for its end, or until `gives_up`: then the error is TIMEDOUT, and the command is cancelled.
+    /// Sends a command and waits until it is complete. If `gives_up` returns true before, the command is cancelled, and the error is
+    /// TIMEDOUT.
     #[expect(unsafe_code, reason = "the kernel is given the address of the buffer")]
     fn send(
         &mut self,
@@ -78,7 +79,7 @@ impl Control {
         let entry = opcode::UringCmd80::new(Fd(self.file.as_raw_fd()), number)
             .cmd(abi::control(device, buffer, value))
             .build();
-        // SAFETY: the file and the buffer outlive the command, since a command with a buffer is waited for to its end.
+        // SAFETY: the file and the buffer outlive the command, since this function waits until a command with a buffer is complete.
         unsafe { self.ring.submission().push(&entry) }.map_err(|_| Errno::BUSY)?;
         loop {
             if let Some(done) = self.ring.completion().next() {
@@ -95,7 +96,7 @@ impl Control {
                 }
                 return Err(Errno::TIMEDOUT);
             }
-            // A signal or a timeout is no failure of the command.
+            // A signal or a timeout does not mean that the command failed.
             let _ = self.ring.submitter().submit_with_args(1, &SubmitArgs::new().timespec(&POLL));
         }
     }

@@ -1,4 +1,4 @@
-//! Remains of a ublk device once its disk is gone: mounts, and after a kill the device itself.
+//! Removes the remains of a ublk device whose disk has been removed: mounts, and the device itself after a kill.
 
 use std::ffi::OsString;
 use std::fs;
@@ -12,10 +12,10 @@ use rustix::mount::{UnmountFlags, unmount};
 
 use super::control::{Control, PATH};
 
-/// Time for processes to close a disk that is gone. Tools that look at new disks do so for a moment.
+/// How long to wait for processes to close a removed disk. Tools open new disks for a moment to probe them.
 pub(super) const PATIENCE: Duration = Duration::from_secs(2);
 
-/// A path in `/proc/self/mountinfo`, where a blank or a backslash is a backslash and three octal digits.
+/// Decodes a path of `/proc/self/mountinfo`, where a space or a backslash is a backslash and three octal digits.
 fn unescaped(field: &str) -> PathBuf {
     let mut parts = field.split('\\');
     let mut bytes = parts.next().unwrap_or_default().as_bytes().to_vec();
@@ -27,7 +27,7 @@ fn unescaped(field: &str) -> PathBuf {
     PathBuf::from(OsString::from_vec(bytes))
 }
 
-/// Mount points of the disk and its partitions in the table, the last mounted first.
+/// Mount points of the disk and its partitions in the mount table, the last mounted first.
 fn mounts(table: &str, device: u32) -> Vec<PathBuf> {
     let disk = format!("/dev/ublkb{device}");
     let of_disk = |source: &str| {
@@ -44,20 +44,20 @@ fn mounts(table: &str, device: u32) -> Vec<PathBuf> {
     found
 }
 
-/// Takes the file systems of a disk that is gone away; processes that use them get errors.
+/// Detaches the file systems of a removed disk; processes that use them get errors.
 pub(super) fn unmount_all(device: u32) {
     let table = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
     for point in mounts(&table, device) {
-        // Another process may have been first.
+        // Another process may have unmounted it before.
         let _ = unmount(point, UnmountFlags::DETACH);
     }
 }
 
-/// Deletes the ublk devices that were made with this token by a process that was killed, with their mounts. The kernel removes
-/// their disks by itself, but nothing else. See [`crate::UblkOptions::cleaner`].
+/// Deletes the ublk devices that a killed process made with this token, and their mounts. The kernel itself only removes the disks. See
+/// [`crate::UblkOptions::cleaner`].
 ///
 /// # Errors
-/// Where the driver cannot be asked.
+/// If the driver cannot be reached.
 pub fn delete_left_ublk(token: u64) -> Result<()> {
     let devices = fs::read_dir("/sys/class/ublk-char").into_iter().flatten().flatten();
     let devices = devices.filter_map(|entry| entry.file_name().to_str()?.strip_prefix("ublkc")?.parse().ok());
@@ -68,11 +68,11 @@ pub fn delete_left_ublk(token: u64) -> Result<()> {
     let mut control = Control::open()?;
     for device in devices {
         if control.info(device).is_ok_and(|info| info.token == token) {
-            // Deleting stops, too.
+            // Deleting also stops the device.
             let _ = control.stop(device);
             unmount_all(device);
             match control.delete(device, PATIENCE) {
-                // A process that holds the disk keeps its number; the device is gone from this host all the same.
+                // A process that has the disk open keeps its number in use; the device is deleted all the same.
                 Ok(()) | Err(Errno::TIMEDOUT | Errno::NODEV) => {}
                 Err(errno) => return Err(Error::io(Path::new(PATH), errno.into())),
             }

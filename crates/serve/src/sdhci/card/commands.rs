@@ -1,4 +1,4 @@
-//! Commands by state (JESD84-B51, 6.10 and table 63).
+//! The commands that are legal in each state (JESD84-B51, 6.10 and table 63).
 
 use emmclab_base::Modifiers;
 
@@ -14,7 +14,7 @@ const OCR_READY: u32 = 1 << 31;
 /// OCR: addresses count sectors.
 const OCR_SECTORS: u32 = 1 << 30;
 
-/// The tuning block of four data lines (JESD84-B51, 6.6.5.1). On eight lines each half of a byte is sent on both halves.
+/// The tuning block for four data lines (JESD84-B51, 6.6.5.1). On eight lines, each half of a byte is sent on both groups of four lines.
 const TUNING: [u8; 64] = [
     0xff, 0x0f, 0xff, 0x00, 0xff, 0xcc, 0xc3, 0xcc, 0xc3, 0x3c, 0xcc, 0xff, 0xfe, 0xff, 0xfe, 0xef, 0xff,
     0xdf, 0xff, 0xdd, 0xff, 0xfb, 0xff, 0xfb, 0xbf, 0xff, 0x7f, 0xff, 0x77, 0xf7, 0xbd, 0xef, 0xff, 0xf0,
@@ -33,7 +33,7 @@ impl Card {
     /// Executes a command of the host.
     pub fn command(&mut self, index: u8, argument: u32) -> Response {
         let (before, busy) = (self.state, self.busy());
-        // CMD23 counts for the command after it; CMD13 may come between them.
+        // CMD23 applies to the next command; CMD13 may be sent between them.
         let count = if index == 13 { None } else { self.count.take() };
         if !matches!(index, 0 | 13 | 35 | 36 | 38) && self.erase.abort() {
             self.errors |= Status::ERASE_RESET;
@@ -49,7 +49,7 @@ impl Card {
         }
     }
 
-    /// `None`: the command is illegal in this state.
+    /// Executes a command and changes the state; `None` if the command is illegal in this state.
     fn execute(&mut self, index: u8, argument: u32, count: Option<BlockCount>) -> Option<Answer> {
         use State::{
             BusTest, Disconnected, Identification, Idle, Inactive, Programming, Ready, ReceivingData,
@@ -69,7 +69,7 @@ impl Card {
             }
             (1, Idle) => {
                 let access = if self.sectors > super::BYTE_ADDRESSED { OCR_SECTORS } else { 0 };
-                // An argument without voltages only asks.
+                // With an argument of 0, CMD1 only reads the OCR.
                 if argument & OCR != 0 {
                     self.state = Ready;
                 }
@@ -89,7 +89,7 @@ impl Card {
                 Answer::R1
             }
             (6, Selected) => {
-                // The response comes before the switch, of which the status after it tells.
+                // The response is sent before the switch; errors of the switch are in the status of a later response.
                 let response = self.r1(Selected, false);
                 self.switch(argument);
                 Answer::Other(response)
@@ -102,7 +102,7 @@ impl Card {
                 self.program();
                 Answer::R1
             }
-            // CMD7 of another card; CMD4, of which nothing comes, as there is no driver stage register (DSR_IMP is 0).
+            // CMD7 for another card, or CMD4, which has no effect, as there is no driver stage register (DSR_IMP is 0).
             (7, StandBy | Disconnected) | (4, StandBy) => Answer::Silent,
             (7, Selected | SendingData | Programming) if !addressed => {
                 self.transfer = None;
@@ -125,7 +125,7 @@ impl Card {
                 self.end_write();
                 Answer::R1
             }
-            // A high-priority interrupt. Requests are with the device already and run to their end.
+            // A high-priority interrupt. The requests are already in the device and are not interrupted.
             (12, Programming) if addressed && argument & 1 == 1 && self.ext_csd.high_priority_interrupt() => {
                 Answer::R1
             }
@@ -135,7 +135,7 @@ impl Card {
                 Answer::R1
             }
             (14, BusTest) => {
-                // The first two bits of each line come back inverted; the others are 0.
+                // The first two bits of each line are returned inverted; the others are 0.
                 let mut pattern = std::mem::take(&mut self.bus_pattern);
                 let lines = pattern.len();
                 for (at, byte) in pattern.iter_mut().enumerate() {
@@ -183,7 +183,7 @@ impl Card {
                 }
                 _ => self.send(TUNING.to_vec()),
             },
-            // Packed commands (bit 30) are not offered.
+            // Packed commands (bit 30) are not supported.
             (23, Selected) if argument >> 30 & 1 == 0 => {
                 let mut modifiers = Modifiers::empty();
                 modifiers.set(Modifiers::RELIABLE, argument >> 31 & 1 == 1);
@@ -220,18 +220,18 @@ impl Card {
         })
     }
 
-    /// Data that is there at once, as a single block.
+    /// Starts sending data that is available at once, as a single block.
     fn send(&mut self, data: Vec<u8>) -> Answer {
         self.transfer = Some(Transfer::Fixed(data));
         self.state = State::SendingData;
         Answer::R1
     }
 
-    /// CMD6 (JESD84-B51, 6.6.1). Its errors are in the status of the command after it.
+    /// Executes CMD6 (JESD84-B51, 6.6.1). Errors are reported in the status of the next command.
     fn switch(&mut self, argument: u32) {
         let (index, value) = ((argument >> 16) as u8, (argument >> 8) as u8);
         let access = match argument >> 24 & 0b11 {
-            // The only command set is the standard one.
+            // The standard command set is the only one.
             0 => {
                 if argument & 0b111 != 0 {
                     self.errors |= Status::SWITCH_ERROR;

@@ -1,26 +1,26 @@
-//! Erase, trim, discard and their secure kinds (JESD84-B51, 6.6.9 to 6.6.12).
+//! Erase, trim, discard and their secure variants (JESD84-B51, 6.6.9 to 6.6.12).
 
 use super::ext_csd::ExtCsd;
 use super::{Area, Card, SECTOR, Status};
 
-/// Ranges that secure trim remembers until its second step.
+/// Maximum number of ranges that secure trim step 1 can mark before step 2.
 const MOST_MARKED: usize = 4096;
 
-/// The operations of CMD38, by its argument.
+/// The operations of CMD38, selected by its argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// Whole erase groups.
+    /// Erases whole erase groups.
     Erase { secure: bool },
-    /// Sectors; TRIM and DISCARD.
+    /// Trims or discards sectors (TRIM and DISCARD).
     Trim,
-    /// Step 1: the sectors are marked.
+    /// Secure trim step 1: marks the sectors.
     SecureTrimMark,
-    /// Step 2: what is marked is removed.
+    /// Secure trim step 2: removes the marked sectors.
     SecureTrimRun,
 }
 
 impl Kind {
-    /// `None` if the card does not offer it.
+    /// The operation for an argument; `None` if the card does not support it.
     pub fn of(argument: u32, ext_csd: &ExtCsd) -> Option<Self> {
         let (trim, secure) = (ext_csd.has_trim(), ext_csd.has_secure_erase());
         match argument {
@@ -35,7 +35,7 @@ impl Kind {
     }
 }
 
-/// The sequence CMD35, CMD36, CMD38.
+/// The state of the sequence CMD35, CMD36, CMD38.
 #[derive(Default)]
 pub(super) struct Erase {
     start: Option<u64>,
@@ -44,7 +44,7 @@ pub(super) struct Erase {
 }
 
 impl Erase {
-    /// Another command ends the sequence; whether there was one.
+    /// Ends the sequence because of another command; returns whether there was one.
     pub fn abort(&mut self) -> bool {
         self.end = None;
         self.start.take().is_some()
@@ -71,7 +71,7 @@ impl Erase {
 }
 
 impl Card {
-    /// CMD38 on the range of CMD35 and CMD36.
+    /// Executes CMD38 on the range of CMD35 and CMD36.
     pub(super) fn start_erase(&mut self, kind: Kind) {
         let (Some(start), Some(last)) = (self.erase.start.take(), self.erase.end.take()) else {
             self.erase.abort();
@@ -98,7 +98,7 @@ impl Card {
         self.program();
     }
 
-    /// Discards the sectors from the first up to the second number.
+    /// Discards the sectors from `start` up to `end` (exclusive).
     fn remove(&mut self, (start, end): (u64, u64), secure: bool) {
         match self.area() {
             Area::User => self.discard(start, end, secure),

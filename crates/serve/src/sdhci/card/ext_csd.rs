@@ -1,11 +1,11 @@
-//! The `EXT_CSD` register (JESD84-B51, 7.4): 512 bytes of properties, and modes that CMD6 changes.
+//! The `EXT_CSD` register (JESD84-B51, 7.4): 512 bytes of properties, and of modes that CMD6 changes.
 
 use emmclab_base::{Health, SECTOR_BYTES};
 use emmclab_registers::ext_csd::fields::{self, Field, REGISTER_BYTES};
 
 use crate::sdhci::settings::{CardSettings, ERASE_UNIT, PARTITION_UNIT};
 
-// Modes by index, which CMD6 writes.
+// Indices of the modes that CMD6 writes.
 const BARRIER_CTRL: u8 = fields::BARRIER_CTRL.index();
 const FLUSH_CACHE: u8 = fields::FLUSH_CACHE.index();
 const CACHE_CTRL: u8 = fields::CACHE_CTRL.index();
@@ -27,7 +27,7 @@ const HS_TIMING: u8 = fields::HS_TIMING.index();
 const POWER_CLASS: u8 = fields::POWER_CLASS.index();
 const CMD_SET: u8 = fields::CMD_SET.index();
 
-/// Modes that CMD0 leaves alone. All but the first two outlast a loss of power, too.
+/// Modes that CMD0 does not reset. All but the first two also survive a loss of power.
 const LASTING: [u8; 7] = [
     BOOT_WP,
     BOOT_WP_STATUS,
@@ -38,10 +38,10 @@ const LASTING: [u8; 7] = [
     PARTITION_CONFIG,
 ];
 
-/// Sectors of the erase group that hosts see which leave `ERASE_GROUP_DEF` clear: (31 + 1) * (31 + 1), as in the CSD.
+/// Sectors of an erase group for hosts that leave `ERASE_GROUP_DEF` clear: (31 + 1) * (31 + 1), as in the CSD.
 const DEFAULT_ERASE_GROUP: u64 = 32 * 32;
 
-/// Work that a change of a mode starts.
+/// The operation that a change of a mode starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Effect {
     None,
@@ -50,7 +50,7 @@ pub(super) enum Effect {
     Sanitize,
 }
 
-/// The way in which CMD6 changes a byte (JESD84-B51, 6.6.1).
+/// How CMD6 changes a byte (JESD84-B51, 6.6.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Access {
     SetBits,
@@ -64,7 +64,7 @@ pub(super) struct ExtCsd {
 }
 
 impl ExtCsd {
-    /// The register of a card with these settings, after power is applied for the first time.
+    /// The register of a card with these settings, after the first power-up.
     pub fn new(settings: &CardSettings, sectors: u64) -> Self {
         let mut bytes = [0; REGISTER_BYTES];
         let partition = |bytes: u32| u64::from(bytes / PARTITION_UNIT);
@@ -113,7 +113,7 @@ impl ExtCsd {
             (fields::CSD_STRUCTURE, 2),      // version 1.2
             (fields::EXT_CSD_REV, 8),        // 5.1
             (fields::RPMB_SIZE_MULT, partition(settings.rpmb_bytes)),
-            (fields::WR_REL_SET, 0x1f), // a write that is cut harms no older data, in any partition
+            (fields::WR_REL_SET, 0x1f), // a write that is interrupted does not harm older data, in any partition
             (fields::WR_REL_PARAM, u64::from(settings.reliable_write) << 2), // the enhanced reliable write
         ] {
             field.put(&mut bytes, value);
@@ -125,16 +125,16 @@ impl ExtCsd {
         &self.bytes
     }
 
-    /// Reports the state of the flash.
+    /// Updates the fields that report the state of the flash.
     pub fn report(&mut self, health: Health) {
         self.put(fields::BKOPS_STATUS, health.background.min(3).into());
-        // Normal; 80 % and 90 % of the spare blocks used.
+        // 1: normal; 2 and 3: 80 % and 90 % of the spare blocks are used.
         let spares = match health.spares_used {
             None => 0,
             Some(used) => 1 + u64::from(used >= 0.8) + u64::from(used >= 0.9),
         };
         self.put(fields::PRE_EOL_INFO, spares);
-        // In steps of 10 %; 11 is beyond the life.
+        // In steps of 10 %; 11 means that the lifetime is exceeded.
         let steps = |used: Option<f64>| used.map_or(0, |used| (used * 10.0).ceil().clamp(1.0, 11.0) as u64);
         self.put(fields::DEVICE_LIFE_TIME_EST_TYP_A, steps(health.slc_life_used));
         self.put(fields::DEVICE_LIFE_TIME_EST_TYP_B, steps(health.life_used));
@@ -154,10 +154,10 @@ impl ExtCsd {
         self.bytes[usize::from(index)]
     }
 
-    /// CMD0: modes are as after power-up, but protection until power is lost stays.
+    /// CMD0: resets the modes, except boot write protection until the next loss of power and the lasting modes.
     pub fn reset(&mut self) {
         for at in 0..fields::EXT_CSD_REV.index() {
-            // Properties lie among the modes.
+            // Some properties have indices among those of the modes.
             let is_property = [fields::WR_REL_PARAM, fields::WR_REL_SET, fields::RPMB_SIZE_MULT]
                 .iter()
                 .any(|field| field.index() == at);
@@ -168,24 +168,24 @@ impl ExtCsd {
         self.bytes[usize::from(PARTITION_CONFIG)] &= !0b111;
     }
 
-    /// Power was lost.
+    /// Resets the modes after a loss of power.
     pub fn power_cycle(&mut self) {
         self.reset();
         self.bytes[usize::from(BOOT_WP)] = 0;
         self.bytes[usize::from(BOOT_WP_STATUS)] = 0;
     }
 
-    /// Whether the cache is on; `None` if there is no cache.
+    /// Whether the cache is turned on; `None` if there is no cache.
     pub fn cache_on(&self) -> Option<bool> {
         (self.stated(fields::CACHE_SIZE) > 0).then(|| self.get(CACHE_CTRL) & 1 == 1)
     }
 
-    /// The partition that commands go to (`PARTITION_ACCESS`): 0 user area, 1 and 2 boot, 3 RPMB.
+    /// The partition that commands access (`PARTITION_ACCESS`): 0 user area, 1 and 2 boot, 3 RPMB.
     pub fn partition(&self) -> u8 {
         self.get(PARTITION_CONFIG) & 0b111
     }
 
-    /// Whether boot partition 0 or 1 is protected until power is lost.
+    /// Whether boot partition 0 or 1 is write-protected until the next loss of power.
     pub fn boot_protected(&self, partition: usize) -> bool {
         self.get(BOOT_WP_STATUS) >> (2 * partition) & 0b11 != 0
     }
@@ -194,12 +194,12 @@ impl ExtCsd {
         self.get(HPI_MGMT) & 1 == 1
     }
 
-    /// Whether the timing is that of HS200, for which alone CMD21 is there.
+    /// Whether HS200 timing is selected; only then is CMD21 legal.
     pub fn hs200(&self) -> bool {
         self.get(HS_TIMING) & 0xf == 2
     }
 
-    /// Data lines in use.
+    /// The number of data lines in use.
     pub fn bus_lines(&self) -> usize {
         match self.get(BUS_WIDTH) {
             0 => 1,
@@ -225,7 +225,7 @@ impl ExtCsd {
         self.stated(fields::SEC_FEATURE_SUPPORT) & 1 == 1
     }
 
-    /// CMD6 on one byte. `None` if the byte or the value is not for the host to write: `SWITCH_ERROR`.
+    /// Executes CMD6 on one byte. `None` if the host must not write this byte or this value: `SWITCH_ERROR`.
     pub fn switch(&mut self, access: Access, index: u8, value: u8) -> Option<Effect> {
         let old = self.get(index);
         let new = match access {
@@ -239,7 +239,7 @@ impl ExtCsd {
         let allowed = match index {
             FLUSH_CACHE => {
                 kept = 0;
-                // A flush of a cache that is off has nothing to do.
+                // Flushing a cache that is turned off has no effect.
                 match (new, cache) {
                     (0, Some(_)) | (1 | 2, Some(false)) => true,
                     (1, Some(true)) => {
@@ -254,7 +254,7 @@ impl ExtCsd {
                 }
             }
             CACHE_CTRL => {
-                // What is in the cache becomes durable when the cache is turned off.
+                // Cached data becomes durable when the cache is turned off.
                 if cache == Some(true) && new == 0 {
                     effect = Effect::Flush;
                 }
@@ -262,7 +262,7 @@ impl ExtCsd {
             }
             BARRIER_CTRL => self.stated(fields::BARRIER_SUPPORT) == 1 && new <= 1,
             POWER_OFF_NOTIFICATION => {
-                // The host announces the end of power: nothing may be left in the cache.
+                // The host announces that it will turn the power off: the cache must be flushed.
                 if (2..=4).contains(&new) && cache == Some(true) {
                     effect = Effect::Flush;
                 }
@@ -290,7 +290,7 @@ impl ExtCsd {
                         _ => false,
                     }
             }
-            // Written once: 0 until the host decides.
+            // Can be written once: it is 0 until then.
             RST_N_FUNCTION => new <= 2 && (old == 0 || old == new),
             BUS_WIDTH => matches!(new, 0..=2 | 5 | 6),
             HS_TIMING => new <= 2,
@@ -308,8 +308,8 @@ impl ExtCsd {
         Some(effect)
     }
 
-    /// `BOOT_WP [173]`: protection of both boot partitions (bit 0), or of the one in bit 1, until power is lost. Permanent
-    /// protection (bits 2 and 3) is not offered.
+    /// `BOOT_WP [173]`: protects both boot partitions, or the one selected by bit 1, until the next loss of power (bit 0). Permanent
+    /// protection (bits 2 and 3) is not supported.
     fn protect_boot(&mut self, value: u8) -> bool {
         let (power_on, which, chosen) = (value & 1 == 1, value >> 1 & 1, value >> 7 == 1);
         let old = self.get(BOOT_WP_STATUS);

@@ -12,7 +12,7 @@ impl Register {
         self.0 |= value << low;
     }
 
-    /// The bytes, the highest first, with the checksum in bits 7:1 and a one in bit 0.
+    /// The bytes, the highest first, with the checksum in bits 7:1 and a 1 in bit 0.
     fn finish(self) -> [u8; 16] {
         let mut bytes = self.0.to_be_bytes();
         bytes[15] = crc7(&bytes[..15]) << 1 | 1;
@@ -43,7 +43,7 @@ pub(super) fn cid(settings: &CardSettings) -> [u8; 16] {
     cid.finish()
 }
 
-/// The CSD. Devices up to 2 GiB state their size here, larger ones only in `SEC_COUNT`.
+/// The CSD. It holds the size of devices up to 2 GiB; the size of larger ones is only in `SEC_COUNT`.
 pub(super) fn csd(sectors: u64) -> [u8; 16] {
     let bytes = sectors * SECTOR_BYTES;
     let read_block_log2 = if bytes > 1 << 30 { 10 } else { 9 };
@@ -54,7 +54,7 @@ pub(super) fn csd(sectors: u64) -> [u8; 16] {
         size = (blocks >> (multiplier + 2)).saturating_sub(1);
     }
     let mut csd = Register(0);
-    csd.set(126, 3); // CSD_STRUCTURE: by the byte in EXT_CSD
+    csd.set(126, 3); // CSD_STRUCTURE: see the byte in EXT_CSD
     csd.set(122, 4); // SPEC_VERS: 4.1 and later
     csd.set(112, 0x27); // TAAC: 1.5 ms
     csd.set(104, 1); // NSAC: 100 clocks
@@ -64,7 +64,7 @@ pub(super) fn csd(sectors: u64) -> [u8; 16] {
     csd.set(62, u128::from(size));
     csd.set(50, 0xfff); // supply currents: the highest class
     csd.set(47, multiplier as u128);
-    // The erase group of hosts that leave ERASE_GROUP_DEF clear: 32 * 32 sectors.
+    // The erase group for hosts that leave ERASE_GROUP_DEF clear: 32 * 32 sectors.
     csd.set(42, 31); // ERASE_GRP_SIZE
     csd.set(37, 31); // ERASE_GRP_MULT
     csd.set(26, 2); // R2W_FACTOR

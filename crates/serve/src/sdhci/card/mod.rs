@@ -1,7 +1,8 @@
-//! An eMMC card by JESD84-B51: commands and data of the host come in, responses, data and requests to a block device go out.
+//! An eMMC card by JESD84-B51: it receives commands and data from the host, returns responses and data, and makes requests to a block
+//! device.
 //!
-//! The card has no clock: the host clocks data out of it with [`Card::pull`] and into it with [`Card::push`], and it is busy
-//! while the block device works on requests that change something.
+//! The card has no clock: the host reads data with [`Card::pull`] and writes data with [`Card::push`]. The card is busy while the block
+//! device executes requests that change data.
 
 mod commands;
 mod erase;
@@ -30,27 +31,27 @@ use transfer::Transfer;
 
 const SECTOR: usize = SECTOR_BYTES as usize;
 
-/// Devices above this size are addressed by sectors, others by bytes (JESD84-B51, 6.6.7).
+/// Devices above this size use sector addresses, others byte addresses (JESD84-B51, 6.6.7).
 const BYTE_ADDRESSED: u64 = (2 << 30) / SECTOR_BYTES;
 
-/// CMD23: the length of the next transfer, and flags for it.
+/// The effect of CMD23: the length of the next transfer, and its flags.
 #[derive(Clone, Copy)]
 struct BlockCount {
-    /// `None`: until CMD12.
+    /// Number of blocks; `None` for an open-ended transfer, until CMD12.
     blocks: Option<u32>,
     modifiers: Modifiers,
 }
 
-/// The partition that commands go to.
+/// The partition that commands access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Area {
     User,
-    /// Number 0 or 1.
+    /// Boot partition 0 or 1.
     Boot(usize),
     Rpmb,
 }
 
-/// An eMMC card in front of a block device. Boot and RPMB partitions lie in its own memory.
+/// An eMMC card that stores its user area on a block device. The boot and RPMB partitions are in its own memory.
 pub(super) struct Card {
     device: Arc<dyn BlockDevice>,
     sectors: u64,
@@ -62,21 +63,21 @@ pub(super) struct Card {
     rpmb: Rpmb,
     state: State,
     rca: u16,
-    /// Status bits that no response has carried yet.
+    /// Error bits that no response has reported yet.
     errors: Status,
     count: Option<BlockCount>,
     transfer: Option<Transfer>,
     bus_pattern: Vec<u8>,
     erase: Erase,
-    /// Requests that wait to be taken.
+    /// Requests to be taken by [`Self::take_requests`].
     requests: Vec<BlockRequest>,
-    /// Tags of requests that change something and are not complete: the card is busy.
+    /// Tags of incomplete requests that change data. The card is busy while there are any.
     programming: BTreeSet<u64>,
     next_tag: u64,
 }
 
 impl Card {
-    /// A card without power; the settings are checked by the caller.
+    /// A card after power-up. The caller must have checked the settings.
     pub fn new(settings: &CardSettings, device: Arc<dyn BlockDevice>) -> Self {
         let limits = device.limits();
         Self {
@@ -101,7 +102,7 @@ impl Card {
         }
     }
 
-    /// Power is lost and comes back. Requests that were handed to the device go on; the card no longer waits for them.
+    /// Power-cycles the card. Requests that were passed to the device continue; the card no longer waits for them.
     pub fn power_cycle(&mut self) {
         self.go_idle();
         self.state = State::Idle;
@@ -109,7 +110,7 @@ impl Card {
         self.ext_csd.power_cycle();
     }
 
-    /// CMD0: identification starts again; modes are as after power-up (JESD84-B51, 6.4.1).
+    /// Executes CMD0: identification restarts, and modes are reset (JESD84-B51, 6.4.1).
     fn go_idle(&mut self) {
         self.state = State::Idle;
         self.rca = 1;
@@ -122,17 +123,17 @@ impl Card {
         self.ext_csd.reset();
     }
 
-    /// The requests to the block device since the last call, in order.
+    /// Removes and returns the requests to the block device since the last call, in order.
     pub fn take_requests(&mut self) -> Vec<BlockRequest> {
         std::mem::take(&mut self.requests)
     }
 
-    /// Whether the card holds DAT0 low.
+    /// Whether the card signals busy (holds DAT0 low).
     pub fn busy(&self) -> bool {
         !self.programming.is_empty()
     }
 
-    /// Takes the completion of a request; one that the card no longer waits for is ignored.
+    /// Processes the completion of a request; ignores it if the card no longer waits for the request.
     pub fn complete(&mut self, completion: Completion) {
         if self.programming.remove(&completion.tag) {
             if let Err(failure) = completion.outcome {
@@ -148,25 +149,25 @@ impl Card {
         }
     }
 
-    /// Programming has ended where nothing is left to be programmed.
+    /// Ends the programming state if no request is left.
     fn settle(&mut self) {
         if !self.busy() {
             self.state = match self.state {
                 State::Programming => State::Transfer,
-                // CMD7 of another card came meanwhile.
+                // CMD7 for another card was received while programming.
                 State::Disconnected => State::StandBy,
                 other => other,
             };
         }
     }
 
-    /// The card programs until its requests are complete.
+    /// Enters the programming state until the requests are complete.
     fn program(&mut self) {
         self.state = State::Programming;
         self.settle();
     }
 
-    /// The response R1 of a command that came in state `before`; it carries the errors since the last one.
+    /// The response R1 to a command that was received in state `before`. It reports the errors since the last R1.
     fn r1(&mut self, before: State, busy: bool) -> Response {
         let mut status = std::mem::take(&mut self.errors);
         status.set(Status::READY_FOR_DATA, !busy);
@@ -181,17 +182,17 @@ impl Card {
         }
     }
 
-    /// Sectors of the chosen partition.
+    /// Sectors of the selected partition.
     fn area_sectors(&self) -> u64 {
         match self.area() {
             Area::User => self.sectors,
             Area::Boot(number) => (self.boot[number].len() / SECTOR) as u64,
-            // The address of an RPMB frame is in the frame.
+            // Any argument is allowed, since RPMB frames contain their address.
             Area::Rpmb => u64::from(u32::MAX),
         }
     }
 
-    /// The sector that the argument of a command names; `None`, with the error in the status, where there is none.
+    /// The sector that the argument of a command addresses; `None` if there is none, with the error set in the status.
     fn locate(&mut self, argument: u32) -> Option<u64> {
         let mut sector = u64::from(argument);
         if self.sectors <= BYTE_ADDRESSED {
@@ -213,14 +214,14 @@ impl Card {
         self.next_tag
     }
 
-    /// Hands a request that changes something to the device; the card is busy until it is complete.
+    /// Passes a request that changes data to the device; the card is busy until it is complete.
     fn request(&mut self, action: Action, sector: u64, sectors: u32, modifiers: Modifiers) {
         let tag = self.tag();
         self.programming.insert(tag);
         self.requests.push(BlockRequest { tag, action, sector, sectors, modifiers });
     }
 
-    /// Discards the sectors from `start` up to `end` in requests that the device takes.
+    /// Discards the sectors from `start` up to `end` (exclusive), in requests that are no longer than the device accepts.
     fn discard(&mut self, start: u64, end: u64, secure: bool) {
         let mut at = start;
         while at < end {
@@ -230,7 +231,7 @@ impl Card {
         }
     }
 
-    /// Starts the work that a change of a mode asks for.
+    /// Starts the operation that a change of a mode requests.
     fn start(&mut self, effect: Effect) {
         match effect {
             Effect::None => {}
@@ -240,7 +241,7 @@ impl Card {
         }
     }
 
-    /// SANITIZE (JESD84-B51, 6.6.11): what is not mapped is removed for good; mapped data stays.
+    /// Executes SANITIZE (JESD84-B51, 6.6.11): securely removes what is not allocated; allocated data stays.
     fn sanitize(&mut self) {
         const MOST: usize = 256;
         let mut at = 0;

@@ -7,7 +7,7 @@ const FRAME: usize = 512;
 /// Bytes of data in a frame, the unit of addresses.
 const DATA: usize = 256;
 
-/// Fields of a frame: their bytes. Numbers have their highest byte first.
+/// The positions of the fields in a frame. Numbers are big-endian.
 mod field {
     use std::ops::Range;
     pub const MAC: Range<usize> = 196..228;
@@ -42,10 +42,10 @@ enum Outcome {
     NoKey = 7,
 }
 
-/// The answer to the next read of the partition.
+/// What the next read of the partition returns.
 enum Answer {
     Nothing,
-    /// The result of programming the key or of a write: request, result, address.
+    /// The result of programming the key or of a write: request type, result, address.
     Result(u16, Outcome, u16),
     Counter([u8; 16]),
     Data {
@@ -54,7 +54,7 @@ enum Answer {
     },
 }
 
-/// The partition: its memory, key and write counter, which last as long as the card.
+/// The partition: its memory, key and write counter, which persist for the life of the card.
 pub(super) struct Rpmb {
     memory: Vec<u8>,
     key: Option<[u8; 32]>,
@@ -82,19 +82,19 @@ impl Rpmb {
         Self { memory: vec![0; bytes], key: None, counter: 0, answer: Answer::Nothing }
     }
 
-    /// Power is lost: an answer that was not read is gone.
+    /// Drops an answer that was not read, after a loss of power.
     pub fn power_cycle(&mut self) {
         self.answer = Answer::Nothing;
     }
 
-    /// A keyed MAC of the signed bytes of frames; `None` without a key.
+    /// The HMAC state after the signed bytes of these frames; `None` without a key.
     fn mac(&self, frames: &[u8]) -> Option<Hmac<Sha256>> {
         let mut mac = Hmac::<Sha256>::new_from_slice(&self.key?).ok()?;
         frames.chunks_exact(FRAME).for_each(|frame| mac.update(&frame[field::SIGNED]));
         Some(mac)
     }
 
-    /// Takes the frames of one write command; `reliable` is bit 31 of its CMD23.
+    /// Processes the frames of one write command; `reliable` is bit 31 of its CMD23.
     pub fn write(&mut self, frames: &[u8], reliable: bool) {
         let Some(last) = frames.chunks_exact(FRAME).last() else { return };
         let kind = number(last, field::TYPE) as u16;
@@ -102,7 +102,7 @@ impl Rpmb {
         let address = number(last, field::ADDRESS) as u16;
         self.answer = match kind {
             request::PROGRAM_KEY => {
-                // The key is programmed once.
+                // The key can be programmed only once.
                 let outcome = if self.key.is_none() && one && reliable {
                     self.key = Some(bytes(last, field::MAC));
                     Outcome::Ok
@@ -117,13 +117,13 @@ impl Rpmb {
             }
             request::READ_COUNTER if one => Answer::Counter(bytes(last, field::NONCE)),
             request::READ if one => Answer::Data { nonce: bytes(last, field::NONCE), address },
-            // The result of the operation before stays to be read.
+            // The result of the previous operation is kept for the next read.
             request::READ_RESULT if one => return,
             _ => Answer::Result(kind, Outcome::GeneralFailure, 0),
         };
     }
 
-    /// An authenticated write: all of its frames or none.
+    /// Executes an authenticated write: all of its frames or none.
     fn program(&mut self, frames: &[u8]) -> Outcome {
         let count = frames.len() / FRAME;
         let last = &frames[frames.len() - FRAME..];
@@ -148,7 +148,7 @@ impl Rpmb {
         Outcome::Ok
     }
 
-    /// The frames of one read command.
+    /// Returns the frames of one read command.
     pub fn read(&mut self, count: usize) -> Vec<u8> {
         let mut frames = vec![0; count * FRAME];
         let Some(from) = frames.len().checked_sub(FRAME) else { return frames };
@@ -184,7 +184,7 @@ impl Rpmb {
         if self.key.is_none() && !matches!(outcome, Outcome::GeneralFailure) {
             outcome = Outcome::NoKey;
         }
-        // Bit 7: the counter has reached its end.
+        // Bit 7: the write counter has reached its maximum.
         let expired = u32::from(self.counter == u32::MAX) << 7;
         for frame in frames.chunks_exact_mut(FRAME) {
             put(frame, field::TYPE, u32::from(kind) << 8);

@@ -1,4 +1,4 @@
-//! Responses, the device status that most of them carry, and the states of a card.
+//! Responses, the device status that most responses carry, and the states of a card.
 
 use bitflags::bitflags;
 
@@ -38,10 +38,10 @@ pub(crate) enum State {
     Inactive = 15,
 }
 
-/// The answer to a command.
+/// The response to a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Response {
-    /// No answer: the host runs into its timeout.
+    /// No response: the host's command times out.
     None,
     /// 32 bits of content: R1, R1b, R3, R4 and R5.
     Short(u32),

@@ -1,4 +1,4 @@
-//! Data between host and card: reads and writes of blocks (JESD84-B51, 6.6.7 and 6.6.8).
+//! Data transfers between host and card: reads and writes of blocks (JESD84-B51, 6.6.7 and 6.6.8).
 
 use std::collections::VecDeque;
 
@@ -7,9 +7,9 @@ use emmclab_base::Modifiers;
 use super::{Area, BlockCount, Card, SECTOR, State, Status};
 use crate::device::{Action, BlockRequest, Completion, Failure};
 
-/// Data on its way.
+/// A data transfer in progress.
 pub(super) enum Transfer {
-    /// A single block that is known already.
+    /// A single block whose data is already available.
     Fixed(Vec<u8>),
     /// CMD19: the pattern of a bus test.
     BusPattern,
@@ -21,18 +21,18 @@ pub(super) enum Transfer {
 pub(super) struct Read {
     area: Area,
     next: u64,
-    /// Blocks that the host may still clock; `None`: until CMD12.
+    /// Blocks that the host may still read; `None` for an open-ended read, until CMD12.
     left: Option<u32>,
     single: bool,
     modifiers: Modifiers,
-    /// Parts of what was clocked last, in order; the tags of those that come from the device are in sequence.
+    /// Parts of the blocks that the host clocks, in order; the tags of parts from the device are consecutive.
     parts: VecDeque<Part>,
-    /// Parts whose data is not there yet.
+    /// Number of parts whose data has not arrived yet.
     missing: usize,
     failed: bool,
 }
 
-/// Data of one request to the device, once it is there.
+/// Data of one request to the device; `None` until it arrives.
 struct Part {
     tag: u64,
     data: Option<Vec<u8>>,
@@ -44,23 +44,23 @@ pub(super) struct Write {
     next: u64,
     left: Option<u32>,
     modifiers: Modifiers,
-    /// Data that was not handed to the device yet.
+    /// Data that was not passed to the device yet.
     data: Vec<u8>,
 }
 
-/// The result for a host that clocks the data lines.
+/// The result of clocking the data lines, for the host.
 #[derive(Debug, PartialEq, Eq)]
 pub(in crate::sdhci) enum Pulled {
-    /// No start bit yet.
+    /// No start bit yet: the data is not available.
     Waiting,
-    /// All that was asked for.
+    /// The requested data.
     Data(Vec<u8>),
     /// The card sends nothing.
     Failed,
 }
 
 impl Read {
-    /// Takes the data of a request; returns the error for the status.
+    /// Stores the data of a request; returns the error bits for the status.
     pub fn complete(&mut self, completion: Completion) -> Status {
         let first = self.parts.front().map_or(0, |part| part.tag);
         let place = completion.tag.checked_sub(first).map(|place| place as usize);
@@ -111,7 +111,7 @@ impl Card {
             return;
         }
         let mut modifiers = count.modifiers;
-        // Without its cache a card completes a write once it is programmed (JESD84-B51, 6.6.31).
+        // With its cache turned off, a card completes a write only when it is programmed (JESD84-B51, 6.6.31).
         if self.ext_csd.cache_on() == Some(false) {
             modifiers |= Modifiers::FORCED;
         }
@@ -120,7 +120,7 @@ impl Card {
         self.state = State::ReceivingData;
     }
 
-    /// The first sector of a transfer, of which every block must exist where the length is known.
+    /// The first sector of a transfer. If the length is known, all of its blocks must exist; otherwise the first.
     fn locate_blocks(&mut self, argument: u32, count: BlockCount) -> Option<u64> {
         let sector = self.locate(argument)?;
         if sector + u64::from(count.blocks.unwrap_or(1)) > self.area_sectors() {
@@ -130,7 +130,7 @@ impl Card {
         Some(sector)
     }
 
-    /// The host clocks this many blocks out of the card; [`Self::pulled`] has them in time.
+    /// Starts sending this many blocks to the host; [`Self::pulled`] returns them when they are available.
     pub fn pull(&mut self, blocks: u32, block_bytes: usize) {
         let (sectors, max) = (self.area_sectors(), self.max_sectors);
         let mut next_tag = self.next_tag;
@@ -178,13 +178,13 @@ impl Card {
             }
             Some(Transfer::Read(read)) => read.failed = true,
             Some(Transfer::Fixed(_)) => self.end_read(),
-            // A card that was not asked for data sends none.
+            // A card without a transfer in progress sends no data.
             _ => {}
         }
         self.next_tag = next_tag;
     }
 
-    /// The outcome of the blocks that the host clocks.
+    /// The result of the last [`Self::pull`].
     pub fn pulled(&mut self) -> Pulled {
         match &mut self.transfer {
             Some(Transfer::Fixed(data)) => {
@@ -223,7 +223,7 @@ impl Card {
         self.state = State::Transfer;
     }
 
-    /// The host sends blocks, as many bytes as `data` has. False if the card does not take them: no CRC status follows.
+    /// Receives the bytes of one or more blocks from the host. False if the card does not accept them: no CRC status follows.
     pub fn push(&mut self, data: &[u8]) -> bool {
         let (sectors, max) = (self.area_sectors(), u64::from(self.max_sectors));
         match &mut self.transfer {
@@ -256,7 +256,7 @@ impl Card {
         }
     }
 
-    /// Hands what was received to the device, in requests of the length that it takes.
+    /// Passes the received data to the device, in requests that are no longer than the device accepts.
     fn write_out(&mut self) {
         let Some(Transfer::Write(write)) = &mut self.transfer else { return };
         let (area, modifiers, first) = (write.area, write.modifiers, write.next);
@@ -285,7 +285,7 @@ impl Card {
         }
     }
 
-    /// The last block was received, or CMD12 came.
+    /// Ends a write, after the last block or by CMD12.
     pub(super) fn end_write(&mut self) {
         self.write_out();
         self.transfer = None;

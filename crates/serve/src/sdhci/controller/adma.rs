@@ -2,7 +2,7 @@
 
 use super::memory::GuestMemory;
 
-/// Descriptors that one transfer may take. A table that links back to itself ends here.
+/// Maximum number of descriptors in one transfer. It ends a table that links back to itself.
 const MOST_DESCRIPTORS: u32 = 1 << 18;
 
 /// States of the engine that the error register reports.
@@ -20,7 +20,7 @@ pub(super) struct Segment {
     pub bytes: usize,
 }
 
-/// Walks a table of descriptors.
+/// Reads a table of descriptors.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Adma {
     address: u32,
@@ -35,17 +35,17 @@ impl Adma {
         Self { address, taken: 0, ended: false, interrupt: false }
     }
 
-    /// The address of the descriptor after the last one taken.
+    /// The address of the descriptor after the last one that was read.
     pub fn address(&self) -> u32 {
         self.address
     }
 
-    /// The next piece; `None` after the end of the table. An error is a descriptor that cannot be read or is not valid.
+    /// The next piece of memory; `None` after the end of the table. An error if a descriptor cannot be read or is not valid.
     pub fn next(&mut self, memory: &mut dyn GuestMemory) -> Result<Option<Segment>, AdmaState> {
         while !self.ended {
             let mut descriptor = [0; 8];
             self.taken += 1;
-            // Descriptors stand on multiples of four bytes.
+            // Descriptors must be aligned to four bytes.
             if self.taken > MOST_DESCRIPTORS || !self.address.is_multiple_of(4) {
                 return Err(AdmaState::FetchDescriptor);
             }
@@ -69,7 +69,7 @@ impl Adma {
         Ok(None)
     }
 
-    /// Bytes of the whole table, at most `most`.
+    /// Total bytes of the table; an error if there are more than `most`.
     pub fn total(mut self, memory: &mut dyn GuestMemory, most: usize) -> Result<usize, AdmaState> {
         let mut total = 0;
         while let Some(segment) = self.next(memory)? {

@@ -1,4 +1,4 @@
-//! Data between card and guest: by the buffer port, by SDMA and by ADMA2.
+//! Data transfers between card and guest: by the buffer port, by SDMA and by ADMA2.
 
 use super::Controller;
 use super::adma::{Adma, AdmaState, Segment};
@@ -6,27 +6,27 @@ use super::memory::GuestMemory;
 use super::registers::{interrupt, mode};
 use crate::sdhci::card::{Pulled, Response};
 
-/// The largest block, by the capabilities.
+/// The largest block in bytes, as in the capabilities.
 const MOST_BLOCK: usize = 512;
-/// The longest transfer: as many blocks as the block count can state.
+/// The longest transfer in bytes: the maximum block count, in blocks of the largest size.
 const MOST_BYTES: usize = 65535 * MOST_BLOCK;
 
-/// The way of the data into and out of the guest.
+/// How data is moved into and out of the guest.
 enum Engine {
     Port,
     Sdma,
-    /// With what is left of the segment of the last descriptor.
+    /// ADMA2, with the rest of the segment of the last descriptor.
     Adma(Adma, Segment),
 }
 
-/// The events that a transfer waits for.
+/// What a transfer waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Pause {
-    /// Nothing: it moves on.
+    /// Nothing: it can continue.
     None,
-    /// The driver, which reads or writes the buffer port.
+    /// The driver has to read or write the buffer port.
     Port,
-    /// The driver, which sets the address of the next SDMA buffer.
+    /// The driver has to set the address of the next SDMA buffer.
     Boundary,
     /// The card.
     Card,
@@ -37,22 +37,22 @@ pub(super) struct Transfer {
     reads: bool,
     engine: Engine,
     block_bytes: usize,
-    /// Blocks that are left, without those in `data`; `None`: until CMD12.
+    /// Blocks that are left, without those in `data`; `None` for an open-ended transfer, until CMD12.
     left: Option<u32>,
-    /// The blocks that are being moved, and how much of them has been moved.
+    /// The blocks that are being moved, and the number of bytes that were moved.
     data: Vec<u8>,
     moved: usize,
     auto_stop: bool,
     pause: Pause,
 }
 
-/// The reason for which a transfer ends early.
+/// Why a transfer ends early.
 enum Fault {
     /// The card sends no data, or does not acknowledge it.
     Card,
-    /// Guest memory or descriptor table; whether the table is shorter than the transfer.
+    /// Guest memory or the descriptor table cannot be used; the flag is set if the lengths of table and transfer do not match.
     Adma(AdmaState, bool),
-    /// SDMA into nowhere.
+    /// SDMA to an address without memory.
     Sdma,
 }
 
@@ -69,7 +69,7 @@ impl Transfer {
         self.pause == Pause::Port
     }
 
-    /// Blocks that are moved together: all of them, or one by one where the length is open or the port is used.
+    /// Number of blocks that are moved together: all of them, or one if the length is open or the port is used.
     fn chunk(&self) -> u32 {
         match (&self.engine, self.left) {
             (Engine::Port, _) | (_, None) => 1,
@@ -79,7 +79,7 @@ impl Transfer {
 }
 
 impl Controller {
-    /// Starts the data phase of the command that was just answered.
+    /// Starts the data phase of the last command.
     pub(super) fn start_transfer(&mut self, memory: &mut dyn GuestMemory) {
         let registers = &self.registers;
         let flags = registers.mode;
@@ -100,7 +100,7 @@ impl Controller {
             (true, 2) => {
                 let adma = Adma::new(registers.adma_address as u32);
                 if left.is_none() {
-                    // The table states the length.
+                    // The length is that of the descriptor table.
                     match adma.total(memory, MOST_BYTES) {
                         Ok(bytes) if bytes > 0 && bytes.is_multiple_of(block_bytes) => {
                             left = Some((bytes / block_bytes) as u32);
@@ -111,7 +111,7 @@ impl Controller {
                 }
                 Engine::Adma(adma, Segment { address: 0, bytes: 0 })
             }
-            // Other kinds of DMA are not in the capabilities.
+            // Other kinds of DMA are not among the capabilities.
             (true, _) => return self.fail(&Fault::Adma(AdmaState::Stop, false)),
         };
         let mut transfer = Transfer {
@@ -128,7 +128,7 @@ impl Controller {
         self.transfer = Some(transfer);
     }
 
-    /// The next blocks: a read asks the card for them, a write makes room.
+    /// Begins the next blocks: a read requests them from the card, a write allocates a buffer.
     fn begin_chunk(&mut self, transfer: &mut Transfer) {
         let blocks = transfer.chunk();
         transfer.moved = 0;
@@ -144,7 +144,7 @@ impl Controller {
         }
     }
 
-    /// Data can be moved: the port tells the driver so.
+    /// Starts moving the data; if the port is used, the driver is interrupted.
     fn offer(&mut self, transfer: &mut Transfer) {
         transfer.pause = Pause::None;
         if matches!(transfer.engine, Engine::Port) {
@@ -157,14 +157,14 @@ impl Controller {
         }
     }
 
-    /// The driver has set the address of the next SDMA buffer.
+    /// Continues after the driver has set the address of the next SDMA buffer.
     pub(super) fn resume(&mut self) {
         if let Some(transfer) = &mut self.transfer {
             transfer.pause = Pause::None;
         }
     }
 
-    /// Moves data as far as it goes. It is called after every access to a register and every completion.
+    /// Moves data as far as possible. It is called after every register access and every completion.
     pub fn step(&mut self, memory: &mut dyn GuestMemory) {
         while let Some(mut transfer) = self.transfer.take() {
             match self.advance(&mut transfer, memory) {
@@ -174,7 +174,7 @@ impl Controller {
                     self.transfer = Some(transfer);
                     break;
                 }
-                // Its last block is through.
+                // The last block was moved.
                 Ok(false) => {
                     if transfer.auto_stop {
                         if let Response::Short(bits) = self.card.command(12, 0) {
@@ -205,7 +205,7 @@ impl Controller {
         }
     }
 
-    /// One move. False if the transfer waits or, with [`Pause::None`], has ended.
+    /// Advances the transfer by one step. False if it waits or, with [`Pause::None`], has ended.
     fn advance(&mut self, transfer: &mut Transfer, memory: &mut dyn GuestMemory) -> Result<bool, Fault> {
         if transfer.pause == Pause::Card {
             if !transfer.reads {
@@ -231,7 +231,7 @@ impl Controller {
             transfer.pause = Pause::Boundary;
             return Ok(false);
         }
-        // The blocks are through the guest's side.
+        // All blocks in `data` were moved to or from the guest.
         if !transfer.reads && !self.card.push(&transfer.data) {
             return Err(Fault::Card);
         }
@@ -305,7 +305,7 @@ impl Controller {
         Ok(true)
     }
 
-    /// The driver reads the buffer port.
+    /// Reads the buffer port for the driver.
     pub(super) fn read_buffer(&mut self, into: &mut [u8]) {
         into.fill(0);
         if let Some(transfer) = self.transfer.as_mut().filter(|one| one.reads && one.waits_for_port()) {
@@ -315,7 +315,7 @@ impl Controller {
         }
     }
 
-    /// The driver writes the buffer port.
+    /// Writes the buffer port for the driver.
     pub(super) fn write_buffer(&mut self, from: &[u8], memory: &mut dyn GuestMemory) {
         if let Some(transfer) = self.transfer.as_mut().filter(|one| !one.reads && one.waits_for_port()) {
             let bytes = from.len().min(transfer.data.len() - transfer.moved);

@@ -1,10 +1,10 @@
-//! The memory of the guest as the controller's DMA sees it.
+//! The memory of the guest, as accessed by the controller's DMA.
 
-/// An access outside what the guest has mapped, or one that the guest does not permit.
+/// An access to memory that the guest has not mapped, or that it does not permit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Unmapped;
 
-/// Memory by bus address.
+/// Memory, accessed by bus address.
 pub(crate) trait GuestMemory {
     /// Reads all of the bytes, or fails.
     fn read(&mut self, address: u64, into: &mut [u8]) -> Result<(), Unmapped>;

@@ -1,7 +1,7 @@
 //! An SD host controller with one slot (SD Host Controller Simplified Specification 2.00): registers, commands and interrupts.
 //!
-//! Registers are written by the guest's driver; [`Controller::step`] then advances the transfer as far as card and memory
-//! let it. Requests of the card to its block device are taken by the owner, which hands completions back.
+//! The guest's driver writes registers; [`Controller::step`] then advances the transfer as far as possible. The owner of the controller
+//! takes the card's requests to the block device, and passes the completions back.
 
 mod adma;
 mod data;
@@ -16,7 +16,7 @@ use data::{Pause, Transfer};
 pub(crate) use memory::{GuestMemory, Unmapped};
 use registers::{CAPABILITIES, MAXIMUM_CURRENT, VERSION, interrupt, mode, present, reset, word};
 
-/// Registers that software reset clears.
+/// Registers that are cleared by a software reset.
 #[derive(Default)]
 struct Registers {
     system_address: u32,
@@ -43,7 +43,7 @@ pub(super) struct Controller {
     card: Card,
     registers: Registers,
     transfer: Option<Transfer>,
-    /// The transfer is complete once the card is no longer busy.
+    /// Whether the transfer is complete as soon as the card is no longer busy.
     ending: bool,
 }
 
@@ -52,7 +52,7 @@ impl Controller {
         Self { card, registers: Registers::default(), transfer: None, ending: false }
     }
 
-    /// Reset of the whole function; the card loses its power.
+    /// Resets the whole function; the card is power-cycled.
     pub fn reset(&mut self) {
         self.registers = Registers::default();
         self.transfer = None;
@@ -60,12 +60,12 @@ impl Controller {
         self.card.power_cycle();
     }
 
-    /// Requests of the card to the block device, in order.
+    /// Removes and returns the card's requests to the block device, in order.
     pub fn take_requests(&mut self) -> Vec<BlockRequest> {
         self.card.take_requests()
     }
 
-    /// Takes a completion of the block device; [`Self::step`] acts on it.
+    /// Processes a completion of the block device; [`Self::step`] must be called afterwards.
     pub fn complete(&mut self, completion: Completion) {
         self.card.complete(completion);
     }
@@ -75,7 +75,7 @@ impl Controller {
         self.registers.status & self.registers.signal_enable != 0
     }
 
-    /// Reads registers of any width; what lies outside reads as zeros.
+    /// Reads registers with any width; other offsets read as zeros.
     pub fn read(&mut self, offset: u64, data: &mut [u8]) {
         let mut at = 0;
         while at < data.len() {
@@ -93,7 +93,7 @@ impl Controller {
         }
     }
 
-    /// Writes registers of any width; what lies outside is ignored.
+    /// Writes registers with any width; other offsets are ignored.
     pub fn write(&mut self, offset: u64, data: &[u8], memory: &mut dyn GuestMemory) {
         let mut at = 0;
         while at < data.len() {
@@ -128,7 +128,7 @@ impl Controller {
             word::RESPONSE..=word::RESPONSE_END => registers.response[((at - word::RESPONSE) / 4) as usize],
             word::PRESENT_STATE => self.present_state(),
             word::HOST_CONTROL => registers.host_control,
-            // The internal clock is stable at once.
+            // The internal clock is always stable at once.
             word::CLOCK => registers.clock | (registers.clock & 1) << 1,
             word::STATUS => self.status(),
             word::STATUS_ENABLE => registers.status_enable,
@@ -240,7 +240,7 @@ impl Controller {
         }
     }
 
-    /// Sets bits of the interrupt status that the driver has enabled.
+    /// Sets those bits of the interrupt status that the driver has enabled.
     fn raise(&mut self, bits: u32) {
         self.registers.status |= bits & self.registers.status_enable;
     }
@@ -252,7 +252,7 @@ impl Controller {
         let response =
             if powered { self.card.command(index, self.registers.argument) } else { Response::None };
         if index == 12 {
-            // The data lines are free, whatever was on them.
+            // The command aborts a transfer that is in progress on the data lines.
             self.transfer = None;
         }
         match (kind, response) {

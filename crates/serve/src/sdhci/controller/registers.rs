@@ -23,7 +23,7 @@ pub(super) mod word {
     pub const VERSION: u64 = 0xfc;
 }
 
-/// Bits of the interrupt status: normal in the lower half, errors in the upper.
+/// Bits of the interrupt status: normal interrupts in the lower half, errors in the upper half.
 pub(super) mod interrupt {
     pub const COMMAND_COMPLETE: u32 = 1;
     pub const TRANSFER_COMPLETE: u32 = 1 << 1;
@@ -37,7 +37,7 @@ pub(super) mod interrupt {
     pub const DATA_TIMEOUT: u32 = 1 << 20;
     pub const AUTO_COMMAND: u32 = 1 << 24;
     pub const ADMA: u32 = 1 << 25;
-    /// Errors that exist.
+    /// All errors that the specification defines.
     pub const ERRORS: u32 = 0x03ff_0000;
 }
 
@@ -49,7 +49,7 @@ pub(super) mod present {
     pub const READ_ACTIVE: u32 = 1 << 9;
     pub const BUFFER_WRITE: u32 = 1 << 10;
     pub const BUFFER_READ: u32 = 1 << 11;
-    /// A card is there and its contacts are stable; it is not write-protected.
+    /// A card is inserted and stable; it is not write-protected.
     pub const CARD: u32 = 0b1111 << 16;
     pub const DATA_LINES: u32 = 0b1111 << 20;
     pub const DATA_LINE_0: u32 = 1 << 20;
@@ -75,7 +75,7 @@ pub(super) mod reset {
 
 /// Timeout clock of 1 MHz, base clock of 52 MHz, blocks of 512 bytes, ADMA2, high speed, SDMA, 3.3 V.
 pub(super) const CAPABILITIES: u32 = 0x81 | 52 << 8 | 1 << 19 | 1 << 21 | 1 << 22 | 1 << 24;
-/// 200 mA at 3.3 V.
+/// 200 mA at 3.3 V, in units of 4 mA.
 pub(super) const MAXIMUM_CURRENT: u32 = 50;
 /// Specification 2.00.
 pub(super) const VERSION: u32 = 1 << 16;

@@ -1,4 +1,4 @@
-//! The controller as a driver sees it, with guest memory in an array and a device in memory.
+//! Tests the controller through its registers, with guest memory in an array and a block device in memory.
 
 use std::sync::Arc;
 
@@ -11,18 +11,18 @@ use crate::sdhci::exercise::{Collected, Ram, exercise, exercise_messages};
 use crate::sdhci::settings::CardSettings;
 
 const MEMORY: usize = 1 << 20;
-/// Where tests put the table of descriptors.
+/// Address of the descriptor table in tests.
 const TABLE: u32 = 0x1000;
 
 /// Attributes, length and address of a descriptor.
 type Descriptor = (u16, u16, u32);
 
-/// A driver and the machine around it.
+/// A driver with the controller, the memory and the block device.
 struct Machine {
     controller: Controller,
     memory: Ram,
     device: Arc<MemoryDevice>,
-    /// Requests wait until they are told to be completed.
+    /// Whether requests are held until [`Machine::release`].
     held: Option<Vec<BlockRequest>>,
 }
 
@@ -34,7 +34,7 @@ impl Machine {
         Self { controller, memory: Ram(vec![0; MEMORY]), device, held: None }
     }
 
-    /// A machine whose card is selected, with byte addresses; all interrupts are on.
+    /// A machine whose card is selected and uses byte addresses, with all interrupts enabled.
     fn ready() -> Self {
         let mut machine = Self::new();
         machine.power();
@@ -85,7 +85,7 @@ impl Machine {
         }
     }
 
-    /// Completes what is held.
+    /// Completes the held requests.
     fn release(&mut self) {
         let held = self.held.take().unwrap_or_default();
         self.submit(held);
@@ -114,7 +114,7 @@ impl Machine {
         self.write(word::COMMAND + 2, &(index << 8 | flags).to_le_bytes());
     }
 
-    /// The interrupt status, which is cleared.
+    /// Returns and clears the interrupt status.
     fn status(&mut self) -> u32 {
         let status = self.get(word::STATUS);
         assert_eq!(self.controller.interrupt(), status != 0);
@@ -132,7 +132,7 @@ impl Machine {
         self.set(word::ADMA_ADDRESS, TABLE);
     }
 
-    /// CMD18 or CMD25 of this many blocks with CMD12 after it, by the DMA that host control selects.
+    /// Executes CMD18 or CMD25 with this many blocks and CMD12 after them, by the DMA that host control selects.
     fn transfer(&mut self, index: u16, address: u32, blocks: u32, mode: u16) {
         self.set(word::BLOCK, blocks << 16 | 512);
         self.write(word::COMMAND, &mode.to_le_bytes());
@@ -187,7 +187,7 @@ fn adma_gathers_and_scatters_by_its_table() {
     );
     assert_eq!(machine.get(word::RESPONSE + 12) >> 9 & 0xf, 5, "CMD12 by itself");
     assert_eq!(machine.get(word::BLOCK) >> 16, 0);
-    // Without a block count the table states the length.
+    // Without a block count, the length is that of the table.
     machine.table(&[(END, 1024, 0x6_0000)]);
     machine.transfer(18, 4096, 0, READ & !mode::BLOCK_COUNT);
     assert_eq!(machine.status(), DONE);
@@ -286,7 +286,7 @@ fn a_transfer_is_complete_when_the_device_says_so() {
         machine.release();
         assert_eq!(machine.status(), interrupt::TRANSFER_COMPLETE);
     }
-    // A flush is busy until it is complete.
+    // The card is busy until the flush is complete.
     machine.command(6, 3 << 24 | 33 << 16 | 1 << 8, 3);
     assert_eq!(machine.status(), DONE);
     machine.held = Some(Vec::new());

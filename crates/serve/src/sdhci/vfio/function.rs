@@ -1,4 +1,4 @@
-//! The PCI function behind a connection: regions, interrupts and the work of the block device.
+//! The PCI function of a connection: its regions and interrupts, and the requests to the block device.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,7 +13,7 @@ use crate::device::{BlockDevice, Completion, Completions};
 use crate::sdhci::controller::Controller;
 use crate::sdhci::pci::{BAR_BYTES, CONFIGURATION_BYTES, Configuration};
 
-/// Numbers of regions and interrupts of a PCI function, by Linux's `vfio.h`.
+/// Numbers of regions and interrupts of a PCI function, as in Linux's `vfio.h`.
 const REGIONS: u32 = 9;
 const BAR_REGION: u32 = 0;
 const CONFIGURATION_REGION: u32 = 7;
@@ -22,9 +22,9 @@ const INTX: u32 = 0;
 
 /// Flags of a device that is a PCI function and can be reset.
 const DEVICE_FLAGS: u32 = 0b11;
-/// Flags of a region that is read and written.
+/// Flags of a region that can be read and written.
 const REGION_FLAGS: u32 = 0b11;
-/// Flags of an interrupt that is signalled by an eventfd, and masked by itself when it fires.
+/// Flags of an interrupt that is signalled by an eventfd, and masked automatically when it fires.
 const INTX_FLAGS: u32 = 0b111;
 
 /// Flags of `SET_IRQS`.
@@ -36,10 +36,10 @@ mod irq {
     pub const TRIGGER: u32 = 1 << 5;
 }
 
-/// `DMA_UNMAP`: everything.
+/// Flag of `DMA_UNMAP` to unmap everything.
 const UNMAP_ALL: u32 = 1 << 1;
 
-/// Takes completions on any thread and hands them to that of the export.
+/// Receives completions on any thread, for the thread of the export.
 struct Inbox {
     completed: Mutex<Vec<Completion>>,
     wake: Arc<Wake>,
@@ -65,16 +65,16 @@ impl Completions for Inbox {
     }
 }
 
-/// The interrupt line as the client sees it: level-triggered, masked by itself when it fires.
+/// The interrupt line as the client uses it: level-triggered, masked automatically when it fires.
 #[derive(Default)]
 struct Intx {
     trigger: Option<OwnedFd>,
-    /// The client unmasks by this file instead of by a message (a hypervisor that resamples).
+    /// An eventfd by which the client unmasks, instead of by a message (a hypervisor that resamples).
     unmask: Option<OwnedFd>,
     masked: bool,
 }
 
-/// An SD host controller as a PCI function, with the block device behind it. It outlives connections.
+/// An SD host controller as a PCI function, with its block device. It is kept between connections.
 pub(in crate::sdhci) struct Function {
     controller: Controller,
     configuration: Configuration,
@@ -83,13 +83,13 @@ pub(in crate::sdhci) struct Function {
     completions: Arc<dyn Completions>,
     memory: Memory,
     intx: Intx,
-    /// The guest used memory that the client does not share.
+    /// Whether the guest used memory that the client does not share.
     unshared: bool,
-    /// The client has agreed on the version of the protocol.
+    /// Whether the client has negotiated the version of the protocol.
     greeted: bool,
 }
 
-/// An access to a region, as its message begins.
+/// An access to a region: the beginning of its message.
 struct Access {
     offset: u64,
     region: u32,
@@ -99,7 +99,7 @@ struct Access {
 impl Access {
     const BYTES: usize = 16;
 
-    /// The access, and the bytes after it.
+    /// Parses an access; returns it with the bytes after it.
     fn decode(payload: &[u8]) -> Result<(Self, &[u8]), Errno> {
         let mut fields = Fields(payload);
         let (offset, region, count) = (fields.u64()?, fields.u32()?, fields.u32()? as usize);
@@ -109,21 +109,21 @@ impl Access {
         Ok((Self { offset, region, count }, fields.rest()))
     }
 
-    /// Whether it lies in the registers of the controller.
+    /// Whether the access is to the registers of the controller.
     fn of_registers(&self) -> bool {
         self.region == BAR_REGION && self.offset.saturating_add(self.count as u64) <= u64::from(BAR_BYTES)
     }
 }
 
-/// What becomes known of a client while it is connected.
+/// What is detected about a client while it is connected.
 pub(in crate::sdhci) enum Found {
-    /// It speaks the protocol.
+    /// It uses the protocol.
     Greeted,
     /// It does not share memory that the guest used.
     Unshared,
 }
 
-/// The end of a connection.
+/// How a connection ended.
 pub(in crate::sdhci) enum Ended {
     Disconnected,
     Stopped,
@@ -147,7 +147,7 @@ impl Function {
         }
     }
 
-    /// The function as after power-up.
+    /// Resets the function to its state after power-up.
     fn reset(&mut self) {
         self.controller.reset();
         self.configuration.reset();
@@ -158,7 +158,7 @@ impl Function {
         Dma { memory, allowed: configuration.bus_master(), unshared: false }
     }
 
-    /// Advances card and controller until they wait for the device or for the guest, then sets the interrupt line.
+    /// Advances card and controller until they wait for the device or for the guest, then updates the interrupt line.
     fn work(&mut self) {
         loop {
             for completion in self.inbox.take() {
@@ -176,21 +176,21 @@ impl Function {
         self.signal();
     }
 
-    /// Fires the interrupt where the line is asserted and not masked.
+    /// Fires the interrupt if the line is asserted and not masked.
     fn signal(&mut self) {
         let asserted = self.configuration.interrupts() && self.controller.interrupt();
         if let Some(trigger) = self.intx.trigger.as_ref().filter(|_| asserted && !self.intx.masked) {
             self.intx.masked = true;
-            // A counter that is full says the same.
+            // If the counter is at its maximum, the client is notified all the same.
             let _ = rustix::io::write(trigger, &1_u64.to_ne_bytes());
         }
     }
 
-    /// Handles a command and sends the reply.
+    /// Executes a command and sends the reply.
     fn handle(&mut self, link: &mut Link<'_>, message: Message) -> Result<(), Lost> {
         let header = message.header;
         if header.is_reply() {
-            // A reply that the client does not wait for.
+            // The function sends no commands, so it expects no replies.
             return Ok(());
         }
         let outcome = self.execute(message);
@@ -200,7 +200,7 @@ impl Function {
         Ok(())
     }
 
-    /// The payload of the reply, or the reason for which the command is refused.
+    /// Executes a command; returns the payload of the reply, or the error number.
     pub fn execute(&mut self, message: Message) -> Result<Vec<u8>, Errno> {
         let Message { header, payload, files } = message;
         match header.command {
@@ -248,7 +248,7 @@ impl Function {
         }
     }
 
-    /// Commands that describe the function, share memory and connect interrupts.
+    /// Executes commands that describe the function, share memory and connect interrupts.
     fn set_up(&mut self, number: u16, payload: &[u8], mut files: Vec<OwnedFd>) -> Result<Vec<u8>, Errno> {
         let mut fields = Fields(payload);
         match number {
@@ -298,7 +298,7 @@ impl Function {
                 let (_, flags, index) = (fields.u32()?, fields.u32()?, fields.u32()?);
                 let (start, count) = (fields.u32()?, fields.u32()?);
                 if index != INTX {
-                    // The function has no other interrupts; switching them off changes nothing.
+                    // The function has no other interrupts; disabling them has no effect.
                     return if index < IRQS && count == 0 { Ok(Vec::new()) } else { Err(Errno::INVAL) };
                 }
                 self.set_intx(flags, start, count, files).map(|()| Vec::new())
@@ -313,7 +313,7 @@ impl Function {
         }
         let file = files.pop();
         if let Some(file) = &file {
-            // A file that blocks would stop the export.
+            // Writing to a blocking file could hang the export.
             rustix::io::ioctl_fionbio(file, true)?;
         }
         match flags {
@@ -335,7 +335,7 @@ impl Function {
         Ok(())
     }
 
-    /// Handles one message, or what woke the thread.
+    /// Waits for an event and processes it: a message, completions, a stop, an unmask or another client.
     fn turn(&mut self, link: &mut Link<'_>, listener: &OwnedFd) -> Result<(), Lost> {
         let [socket, wake, other, unmask] = {
             let unmask = self.intx.unmask.as_ref().map_or(link.wake().event(), AsFd::as_fd);
@@ -361,22 +361,22 @@ impl Function {
             }
         }
         if other {
-            // There is one client at a time: a second one is turned away.
+            // There is one client at a time: a second one is disconnected.
             drop(rustix::net::accept(listener));
         }
         if socket {
             let message = link.receive()?;
             self.handle(link, message)?;
         }
-        // The event may have been cleared while a message came in.
+        // The event may have been cleared while a message was received.
         self.work();
         Ok(())
     }
 }
 
-/// Serves one client to its end; the function is reset then, as if the machine had lost its power.
-/// `tell` is called once for each thing that becomes known of the client. Returns also whether the client spoke the protocol: a program
-/// that only looks whether the socket is alive does not.
+/// Serves one client until it disconnects; then the function is reset, as if the machine had lost its power. `tell` is called once for each
+/// [`Found`] of the client. Also returns whether the client used the protocol: a program that only checks whether the socket is alive does
+/// not.
 pub(in crate::sdhci) fn serve(
     function: &mut Function,
     mut link: Link<'_>,
@@ -412,7 +412,7 @@ fn words(words: &[u32]) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_ne_bytes()).collect()
 }
 
-/// Version 0.0, and the limits of this side.
+/// The reply to `VERSION`: version 0.0, and the limits of this side.
 fn version(payload: &[u8]) -> Result<Vec<u8>, Errno> {
     let mut fields = Fields(payload);
     let (major, _minor) = (fields.u16()?, fields.u16()?);

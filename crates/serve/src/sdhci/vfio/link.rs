@@ -1,4 +1,4 @@
-//! The socket to the client: whole messages with their files, and a way to be woken while waiting.
+//! The socket to the client: sends and receives whole messages with their files, and can be woken while it waits.
 
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -13,17 +13,17 @@ use rustix::net::{
 
 use super::message::{HEADER_BYTES, Header, MOST_PAYLOAD, Message};
 
-/// Files of one message that are taken; more end the connection.
+/// Maximum number of files in one message; more end the connection.
 const MOST_FILES: usize = 16;
 
-/// The reason for which a connection ended.
+/// Why a connection ended.
 #[derive(Debug, PartialEq, Eq)]
 pub(in crate::sdhci) enum Lost {
     /// The client closed it.
     Closed,
-    /// The export is to stop.
+    /// The export was stopped.
     Stopped,
-    /// The client broke the protocol, or the system refused.
+    /// The client violated the protocol, or a system call failed.
     Fault(String),
 }
 
@@ -36,7 +36,7 @@ impl From<Errno> for Lost {
     }
 }
 
-/// Wakes the thread of the export: completions are there, or it is to stop.
+/// Wakes the thread of the export, because there are completions or because it is stopped.
 pub(in crate::sdhci) struct Wake {
     event: OwnedFd,
     stop: AtomicBool,
@@ -48,7 +48,7 @@ impl Wake {
         Ok(Self { event, stop: AtomicBool::new(false) })
     }
 
-    /// Wakes the thread. A counter that is full wakes it as well.
+    /// Wakes the thread. It is also woken if the counter is at its maximum.
     pub fn wake(&self) {
         let _ = rustix::io::write(&self.event, &1_u64.to_ne_bytes());
     }
@@ -71,7 +71,7 @@ impl Wake {
     }
 }
 
-/// Waits until one of the files is ready; a signal is no reason to return.
+/// Waits until one of the files is ready; continues after a signal.
 pub(super) fn wait(files: &mut [PollFd<'_>]) -> rustix::io::Result<()> {
     loop {
         match poll(files, None) {
@@ -88,7 +88,7 @@ pub(in crate::sdhci) struct Link<'a> {
 }
 
 impl<'a> Link<'a> {
-    /// A connection over a socket that does not block.
+    /// A connection over a non-blocking socket.
     pub fn new(socket: OwnedFd, wake: &'a Wake) -> Self {
         Self { socket, wake }
     }
@@ -101,7 +101,7 @@ impl<'a> Link<'a> {
         self.wake
     }
 
-    /// Waits in the middle of a message. Completions that come meanwhile are seen afterwards: the event stays set.
+    /// Waits in the middle of a message. Completions that arrive meanwhile are processed after the message.
     fn wait(&self, flags: PollFlags) -> Result<(), Lost> {
         loop {
             if self.wake.stopped() {

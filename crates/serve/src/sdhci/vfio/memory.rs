@@ -1,7 +1,7 @@
-//! Memory of the guest by bus address: parts of files that the client shares.
+//! The guest's memory by bus address: ranges of files that the client shares.
 //!
-//! The protocol also has messages for memory that is not shared. QEMU cannot answer them while a processor of the guest waits
-//! for an access to a register, which is most of the time (tried with 11.1), so this memory must be shared.
+//! The protocol also has messages to access memory that is not shared. QEMU cannot answer them while a guest CPU waits for a register
+//! access, which is most of the time (tested with 11.1), so the memory must be shared.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -12,7 +12,7 @@ use rustix::io::{Errno, pread, pwrite};
 
 use crate::sdhci::controller::{GuestMemory, Unmapped};
 
-/// Mappings that a client may have: what the protocol names as usual.
+/// Maximum number of mappings of a client: the usual value in the protocol.
 const MOST_MAPPINGS: usize = 65535;
 
 /// Flags of a mapping.
@@ -22,7 +22,7 @@ const WRITABLE: u32 = 1 << 1;
 struct Mapping {
     bytes: u64,
     flags: u32,
-    /// The shared file and where in it the mapping begins.
+    /// The shared file, and the offset of the mapping in it.
     file: Option<(OwnedFd, u64)>,
 }
 
@@ -33,7 +33,7 @@ pub(super) struct Memory {
 }
 
 impl Memory {
-    /// Adds a mapping. One that wraps around, is empty or overlaps another is refused.
+    /// Adds a mapping. Returns an error if it wraps around, is empty or overlaps another one.
     pub fn map(
         &mut self,
         address: u64,
@@ -47,7 +47,7 @@ impl Memory {
             return Err(Errno::EXIST);
         }
         if let Some((file, offset)) = &file {
-            // A write after the end would make the file longer.
+            // A write after the end would extend the file.
             let size = fstat(file)?.st_size as u64;
             offset.checked_add(bytes).filter(|end| *end <= size).ok_or(Errno::INVAL)?;
         }
@@ -58,7 +58,7 @@ impl Memory {
         Ok(())
     }
 
-    /// Removes the mappings in a range; one that is cut by it is refused.
+    /// Removes the mappings in a range. Returns an error if the range contains only a part of a mapping.
     pub fn unmap(&mut self, address: u64, bytes: u64) -> Result<(), Errno> {
         let end = address.checked_add(bytes).ok_or(Errno::INVAL)?;
         let inside: Vec<_> =
@@ -84,7 +84,7 @@ impl Memory {
         self.mappings.clear();
     }
 
-    /// The mapping at an address, the offset in it, and how many bytes follow in it.
+    /// The mapping at an address, the offset in it, and the number of bytes from there to its end.
     fn find(&self, address: u64, flag: u32) -> Result<(&Mapping, u64, u64), Unmapped> {
         let (start, mapping) = self.mappings.range(..=address).next_back().ok_or(Unmapped)?;
         let offset = address - start;
@@ -93,18 +93,18 @@ impl Memory {
     }
 }
 
-/// The memory of the guest while a message is handled.
+/// The guest's memory, while a message is processed.
 pub(super) struct Dma<'a> {
     pub memory: &'a Memory,
     /// Whether the guest lets the function access memory at all.
     pub allowed: bool,
-    /// An access failed since the client does not share that memory.
+    /// Whether an access failed because the client does not share that memory.
     pub unshared: bool,
 }
 
 impl Dma<'_> {
-    /// Splits an access by mappings and by what the system moves at once; `each` gets file, offset in it, and the part of the
-    /// bytes, and returns how many it moved.
+    /// Splits an access at mappings and at partial transfers of the system. `each` is called with the file, the offset in it, and a range
+    /// of the bytes; it returns the number of bytes that it moved.
     fn parts(
         &mut self,
         address: u64,

@@ -5,9 +5,9 @@ use std::os::fd::OwnedFd;
 use rustix::io::Errno;
 
 pub(in crate::sdhci) const HEADER_BYTES: usize = 16;
-/// Bytes of one access to a region or to memory, as agreed with the client.
+/// Maximum number of bytes of one access to a region or to memory, as negotiated with the client.
 pub(super) const MOST_DATA: usize = 1 << 20;
-/// The longest payload that is taken.
+/// Maximum length of a payload that is accepted.
 pub(super) const MOST_PAYLOAD: usize = MOST_DATA + 64;
 
 /// Commands by number.
@@ -70,7 +70,7 @@ fn encode(id: u16, command: u16, flags: u32, error: u32, payload: &[u8]) -> Vec<
     out
 }
 
-/// The reply to a command, or its refusal.
+/// The reply to a command, or the error reply.
 pub(super) fn reply(to: &Header, outcome: Result<&[u8], Errno>) -> Vec<u8> {
     match outcome {
         Ok(payload) => encode(to.id, to.command, REPLY, 0, payload),
@@ -85,7 +85,7 @@ pub(in crate::sdhci) struct Message {
     pub files: Vec<OwnedFd>,
 }
 
-/// Reads the fields of a payload, one after the other; a payload that is too short is refused.
+/// Reads the fields of a payload, one after the other; returns an error if the payload is too short.
 pub(super) struct Fields<'a>(pub &'a [u8]);
 
 impl<'a> Fields<'a> {

@@ -1,7 +1,7 @@
 //! vfio-user: a PCI function in this process, driven by a virtual machine over a unix socket.
 //!
-//! The protocol is QEMU's `interop/vfio-user`, version 0.0. This is a server of its own, since a server has to end on request, to
-//! survive malformed messages, and to reach memory of the guest that is not shared with it.
+//! The protocol is QEMU's `interop/vfio-user`, version 0.0. This is an independent server, since a server must end on request, survive
+//! malformed messages, and handle guest memory that is not shared with it.
 
 mod function;
 mod link;

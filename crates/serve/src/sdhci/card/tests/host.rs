@@ -1,4 +1,4 @@
-//! A host that clocks a card, for tests; a device in memory is behind the card.
+//! A host for tests that clocks a card; a block device in memory serves the requests of the card.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use crate::device::Completions;
 use crate::memory::MemoryDevice;
 use crate::sdhci::exercise::Collected;
 
-/// A host with a card, which completes requests when it is told to.
+/// A host with a card. It completes requests only when it is told to.
 pub(super) struct Host {
     pub card: Card,
     device: Arc<MemoryDevice>,
@@ -37,7 +37,7 @@ impl Host {
         self.r1(7, 1 << 16);
     }
 
-    /// Completes what the card waits for, whatever comes of it.
+    /// Completes the pending requests of the card, with any outcome.
     pub fn complete(&mut self) {
         let mut requests = self.card.take_requests();
         self.seen.extend(requests.iter().cloned());
@@ -49,7 +49,7 @@ impl Host {
         }
     }
 
-    /// Completes what the card waits for with a failure.
+    /// Completes the pending requests of the card with a failure.
     pub fn fail(&mut self, failure: Failure) {
         for request in self.card.take_requests() {
             self.card.complete(Completion { tag: request.tag, outcome: Err(failure) });
@@ -75,7 +75,7 @@ impl Host {
         self.r1(13, 1 << 16) >> 9 & 0xf
     }
 
-    /// CMD6, write byte. The status afterwards.
+    /// Executes CMD6 (write byte); returns the status afterwards.
     pub fn switch(&mut self, index: u8, value: u8) -> Status {
         self.r1(6, 3 << 24 | u32::from(index) << 16 | u32::from(value) << 8);
         self.complete();

@@ -1,4 +1,4 @@
-//! The card by the rules of JESD84-B51.
+//! Tests of the card against the rules of JESD84-B51.
 
 mod host;
 mod model;
@@ -13,7 +13,7 @@ const SECTORS: u64 = 8 << 20;
 #[test]
 fn identification_leads_to_the_transfer_state() {
     let mut host = Host::with(&CardSettings::default(), SECTORS);
-    // Other families of cards are asked for first; this one keeps still.
+    // The host first probes for other kinds of cards; this one does not respond.
     for (index, argument) in [(0, 0), (52, 0x8000_0c00), (5, 0), (8, 0x1aa), (55, 0)] {
         host.silent(index, argument);
     }
@@ -138,7 +138,7 @@ fn flags_of_the_block_count_become_flags_of_the_write() {
         assert_eq!(host.last().action, Action::Write(vec![3; 8 * SECTOR]));
         assert_eq!((host.last().sector, host.last().sectors, host.last().modifiers), (64, 8, modifiers));
     }
-    // They count for one transfer.
+    // The flags apply to one transfer.
     host.r1(23, 1 << 31 | 1);
     host.r1(16, 512);
     host.r1(25, 0);
@@ -178,7 +178,7 @@ fn flush_barrier_and_power_off_are_flushes() {
     assert_eq!(host.seen.len(), before);
     assert_eq!(host.switch(34, 3), Status::empty());
     assert_eq!(host.last().action, Action::Flush);
-    // Its effect is over once it has run.
+    // Its effect ends once it was executed.
     assert_eq!(host.read_one(8, 0)[32], 0);
 }
 
@@ -261,7 +261,7 @@ fn nothing_lies_behind_the_end() {
     }
     host.r1(23, 2);
     assert!(out(host.r1(25, end - 1)), "a known length counts at once");
-    // An open one counts where it gets there.
+    // An open-ended one fails when it reaches the end.
     host.r1(18, end - 1);
     assert!(matches!(host.read(1), Pulled::Data(_)));
     assert_eq!(host.read(1), Pulled::Failed);

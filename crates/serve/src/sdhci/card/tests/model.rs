@@ -1,4 +1,4 @@
-//! The card's data path against a map of what each sector must hold.
+//! Compares the card's data path with a map of what each sector must hold.
 
 use std::collections::BTreeMap;
 
@@ -7,10 +7,10 @@ use proptest::prelude::*;
 use super::super::*;
 use super::host::Host;
 
-/// Steps of the model test; sectors lie in a card of 64.
+/// Steps of the model test, on a card of 64 sectors.
 #[derive(Clone, Debug)]
 enum Step {
-    /// First sector, sectors, byte, whether CMD23 states the length.
+    /// First sector, number of sectors, byte, and whether CMD23 sets the length.
     Write(u32, u32, u8, bool),
     Read(u32, u32, bool),
     /// First and last sector, CMD38's argument.
@@ -40,7 +40,7 @@ proptest! {
         let mut host = Host::with(&settings, 64);
         host.card.max_sectors = max;
         host.identify();
-        // By partition: the byte that fills each sector.
+        // The byte that fills each sector, by partition.
         let mut model: BTreeMap<(u8, u32), u8> = BTreeMap::new();
         let mut partition = 0;
         for step in steps {
@@ -79,13 +79,13 @@ proptest! {
                     host.r1(36, last * 512);
                     host.r1(38, argument);
                     host.complete();
-                    // An erase group is larger than this card, and two of them than a boot partition of 256 sectors.
+                    // An erase group is larger than this card, and two are larger than a boot partition of 256 sectors.
                     let gone = if argument.is_multiple_of(4) { 0..=255 } else { first..=last };
                     model.retain(|(area, sector), _| *area != partition || !gone.contains(sector));
                 }
                 Step::Cut(first) => {
                     host.r1(25, first * 512);
-                    // What was not handed over is lost; a chunk of full length is not.
+                    // Data that was not passed to the device is lost; a chunk of full length was passed.
                     prop_assert!(host.card.push(&vec![0xcc; SECTOR]));
                     let written = partition == 0 && max == 1;
                     host.complete();
