@@ -1,21 +1,22 @@
-//! Simulated time beside the host's.
+//! The clock of simulated time, and its relation to the host's time.
 
 use std::str::FromStr;
 use std::time::{Duration, Instant};
 
 use emmclab_base::{Error, Kind, Nanos, Result};
 
-/// The way in which simulated time goes on.
+/// How simulated time advances.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Pace {
-    /// Requests take no time on the host: simulated time is the latest completion so far, and the next request arrives then.
+    /// Requests take no time on the host: simulated time is that of the latest completion, and the next request arrives at that time.
     Free,
-    /// Simulated times take this many times as long on the host: 1 is real time, 0.1 ten times as fast.
+    /// Simulated time follows the host's time, multiplied by this factor: 1 is real time, with 0.1 a simulated second takes 0.1 s on the
+    /// host.
     Scaled(f64),
 }
 
 impl Pace {
-    /// Simulated times as they are.
+    /// Simulated time advances as fast as the host's.
     pub const REAL: Self = Self::Scaled(1.0);
 }
 
@@ -49,9 +50,9 @@ impl std::fmt::Display for Pace {
 #[derive(Clone, Debug)]
 pub(crate) struct Clock {
     pace: Pace,
-    /// With [`Pace::Free`], whether the host's time between requests counts.
+    /// With [`Pace::Free`], whether simulated time also advances by the host's time between requests.
     think: bool,
-    /// A moment on both clocks.
+    /// The same moment on the host's clock and on the simulated clock.
     origin: (Instant, Nanos),
     latest: Nanos,
 }
@@ -65,13 +66,13 @@ impl Clock {
         self.pace
     }
 
-    /// Goes on at another pace.
+    /// Changes the pace, from the present simulated time on.
     pub fn set_pace(&mut self, pace: Pace) {
         self.origin = (Instant::now(), self.now());
         self.pace = pace;
     }
 
-    /// The time now.
+    /// The present simulated time.
     pub fn now(&mut self) -> Nanos {
         let (host, simulated) = self.origin;
         let elapsed = host.elapsed().as_nanos() as i64;
@@ -84,7 +85,7 @@ impl Clock {
         self.latest
     }
 
-    /// Requests were served up to `at`, of which a free clock knows by this alone.
+    /// Advances a free clock to `at`, the time of a completion; other clocks are not changed.
     pub fn served(&mut self, at: Nanos) {
         if self.pace == Pace::Free {
             self.latest = self.latest.max(at);
@@ -92,7 +93,7 @@ impl Clock {
         }
     }
 
-    /// The host's time at a simulated one; `None` on a free clock.
+    /// The host's time at a simulated time; `None` on a free clock.
     pub fn host(&self, at: Nanos) -> Option<Instant> {
         let (host, simulated) = self.origin;
         let Pace::Scaled(factor) = self.pace else { return None };

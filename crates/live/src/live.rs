@@ -1,4 +1,4 @@
-//! A live device: what exports and the command line hold.
+//! A live device, as used by exports and the command line.
 
 use std::num::NonZeroU64;
 use std::path::PathBuf;
@@ -20,58 +20,59 @@ use crate::state::{self, Found};
 use crate::status::Status;
 use crate::trace::Recording;
 
-/// Time between two looks at a device that has nothing to complete.
+/// Interval in which an idle device does its background work.
 const IDLE: Duration = Duration::from_millis(200);
 
 /// Options of a live device.
 #[derive(Clone, Debug)]
 pub struct LiveOptions {
-    /// Layers above it, the first on top.
+    /// Layers above the device, the top one first.
     pub layers: Vec<LayerConfig>,
-    /// A device beside it, for layers that use one.
+    /// A second device, for layers that use one.
     pub second: Option<DeviceConfig>,
-    /// The way of simulated time.
+    /// How simulated time advances.
     pub pace: Pace,
-    /// On a free clock, whether the host's time between requests counts.
+    /// On a free clock, whether simulated time also advances by the host's time between requests.
     pub think: bool,
-    /// The file of the contents, kept with the device's state beside it; without, both are gone at the end.
+    /// The file of the contents. The device's state is kept in a file next to it. Without an image, both are lost at the end.
     pub image: Option<PathBuf>,
-    /// The same of the second device.
+    /// The image of the second device.
     pub second_image: Option<PathBuf>,
-    /// The device's state before its first use, and the seed of that.
+    /// How the device is preconditioned before its first use, and the seed for it.
     pub replay: ReplayOptions,
-    /// Check the device's invariants after every command.
+    /// Whether the device's invariants are checked after every command.
     pub check: bool,
-    /// A trace to record.
+    /// A trace file to record, if any.
     pub record: Option<PathBuf>,
-    /// A log of every command with its data, for the exploration of power cuts.
+    /// A log file of every command with its data, for the exploration of power cuts.
     pub log: Option<PathBuf>,
 }
 
-/// The state that the exports and the thread of the clock share.
+/// The state shared by the exports and the clock thread.
 struct Shared {
     core: Mutex<Core>,
-    /// Wakes the thread of the clock: something is in progress, or the end has come.
+    /// Wakes the clock thread, because something is in progress or the device is stopped.
     wake: Condvar,
     limits: Limits,
 }
 
-/// A simulated device, with its layers, as a block device. Requests come from any thread.
+/// A simulated device, with its layers, as a block device. Any thread can submit requests.
 pub struct LiveDevice {
     shared: Arc<Shared>,
     clock: Mutex<Option<JoinHandle<()>>>,
     ending: Arc<std::sync::atomic::AtomicBool>,
     images: [Option<PathBuf>; 2],
-    /// The state that an earlier run left.
+    /// What an earlier run left in the image.
     found: Found,
 }
 
 impl LiveDevice {
-    /// A device as its image and options say: as it was left, else new or preconditioned (kept in `store`, where given).
+    /// Opens a device in the state of its image. Without an image, it is new or preconditioned (with the preconditioned state kept in
+    /// `store`, if given).
     ///
     /// # Errors
-    /// For an impossible device, layer or preconditioning; for an image of another device or layers, of another size, or in use; and
-    /// where a file cannot be made.
+    /// For an impossible device, layer or preconditioning; for an image of another device or layers, of another size, or in use; and if a
+    /// file cannot be made.
     pub fn new(config: &DeviceConfig, options: &LiveOptions, store: Option<&ImageStore>) -> Result<Self> {
         let layers = state::recoverable(&options.layers)?;
         let (mut stack, found) = state::open(config, &layers, options, store)?;
@@ -94,49 +95,49 @@ impl LiveDevice {
         Ok(Self { shared, clock: Mutex::new(Some(thread)), ending, images, found })
     }
 
-    /// The state that an earlier run of the image left.
+    /// What an earlier run left in the image.
     pub fn found(&self) -> &Found {
         &self.found
     }
 
-    /// Cuts the power: requests in progress fail, and all that come until [`LiveDevice::restore`]; what was not programmed is lost.
+    /// Cuts the power: requests in progress fail, and so do all others until [`LiveDevice::restore`]. Data that was not programmed is lost.
     ///
     /// # Errors
-    /// Where the image cannot be written, or a layer cannot recover.
+    /// If the image cannot be written, or a layer cannot recover.
     pub fn cut(&self) -> Result<()> {
         self.changed(Core::cut)
     }
 
-    /// The workload says what it was told is safe: the line goes into the log, after every completion that was sent.
+    /// Logs a line about data that the workload was told is safe, after all completions that were delivered.
     pub fn acknowledge(&self, text: &str) {
         self.shared.core().acknowledge(text);
     }
 
-    /// Gives this place in the log a name.
+    /// Logs a named mark at the present position.
     pub fn mark(&self, text: &str) {
         self.shared.core().mark(text);
     }
 
-    /// Ends the log, where there is one; the device goes on.
+    /// Ends the log, if there is one; the device continues to run.
     ///
     /// # Errors
-    /// Where the log cannot be written, now or before.
+    /// If the log cannot be written, now or before.
     pub fn end_log(&self) -> Result<()> {
         self.shared.core().end_log()
     }
 
-    /// Power is back.
+    /// Restores the power.
     pub fn restore(&self) {
         self.shared.core().restore();
     }
 
-    /// Simulated time goes on in another way.
+    /// Changes how simulated time advances.
     pub fn set_pace(&self, pace: Pace) {
         self.shared.core().clock.set_pace(pace);
         self.shared.wake.notify_all();
     }
 
-    /// Goes on with another value of a setting of the device; the change is noted in figures, result and state.
+    /// Changes a setting of the device; the change is recorded in status, result and state.
     ///
     /// # Errors
     /// As [`emmclab_device::Device::reconfigure`], and for settings of layers.
@@ -144,23 +145,23 @@ impl LiveDevice {
         self.changed(|core| core.set(key, value))
     }
 
-    /// Figures of the run begin now; what was served before counts no more.
+    /// Clears the figures of the run, so that they count from now on.
     pub fn clear_counters(&self) {
         self.shared.core().clear_counters();
     }
 
-    /// Has the layers move all data that they keep aside to its place; sums up the run with the time that this took.
+    /// Makes the layers move all data to its final place; returns the result of the run, including the time for this.
     ///
-    /// A later [`LiveDevice::result`] has that time only if no request came in between.
+    /// A later [`LiveDevice::result`] includes that time only if no request arrived in between.
     ///
     /// # Errors
-    /// On a clock that follows the host's, and with requests in progress.
+    /// On a clock that follows the host's, or with requests in progress.
     pub fn drain(&self) -> Result<SimulationResult> {
         self.changed(Core::drain)
     }
 
-    /// Has the layers move all data to its place, for an image that is served without them from now on; nothing is to come but
-    /// [`LiveDevice::stop`].
+    /// Makes the layers move all data to its final place, for an image that is to be served without layers from now on. Afterwards only
+    /// [`LiveDevice::stop`] may be called.
     ///
     /// # Errors
     /// As [`LiveDevice::drain`].
@@ -168,7 +169,7 @@ impl LiveDevice {
         self.changed(Core::make_plain)
     }
 
-    /// Does `work` on the core and sends what it completes.
+    /// Calls `work` with the core, and delivers the resulting completions.
     fn changed<T>(&self, work: impl FnOnce(&mut Core) -> Result<T>) -> Result<T> {
         let mut core = self.shared.core();
         let done = work(&mut core);
@@ -179,12 +180,12 @@ impl LiveDevice {
         done
     }
 
-    /// Figures now, and since the last call.
+    /// The present status, with the figures since the last call.
     pub fn status(&self) -> Status {
         self.shared.core().status()
     }
 
-    /// The run so far, as a replay sums one up.
+    /// The result of the run so far, as of a replay.
     pub fn result(&self) -> SimulationResult {
         self.shared.core().result()
     }
@@ -194,17 +195,17 @@ impl LiveDevice {
         self.shared.core().broken.take()
     }
 
-    /// Ends in good order: requests in progress are finished, the device programs what it holds, image and state are saved, the
-    /// trace is put in place. Returns the sum of the run. Requests that come later fail.
+    /// Shuts down in an orderly way: requests in progress are finished, cached data is programmed, image and state are saved, and the trace
+    /// is completed. Returns the result of the run. Later requests fail.
     ///
     /// # Errors
-    /// For a broken invariant, and where a file cannot be written.
+    /// For a violated invariant, or if a file cannot be written.
     pub fn stop(&self) -> Result<SimulationResult> {
         self.ending.store(true, std::sync::atomic::Ordering::Relaxed);
         self.shared.wake.notify_all();
         let thread = self.clock.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(thread) = thread {
-            // Its panic, if any, poisons nothing that is used here.
+            // If the thread panicked, nothing that is used here is affected.
             let _ = thread.join();
         }
         let mut core = self.shared.core();
@@ -226,9 +227,9 @@ impl Shared {
         self.core.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Completes requests at their times, and lets an idle device work, until the end.
+    /// Completes requests at their times, and lets an idle device do its background work, until the device is stopped.
     fn follow_the_clock(&self, ending: &std::sync::atomic::AtomicBool) {
-        // Waits end within microseconds of their time, not the usual 50. Without the permission, completions are later.
+        // Waits end within microseconds of their deadline instead of the usual 50 us. If this is not permitted, completions are later.
         let _ = set_current_timer_slack(NonZeroU64::new(1));
         let mut core = self.core();
         let mut idle_at = Instant::now() + IDLE;
@@ -296,7 +297,7 @@ impl BlockDevice for LiveDevice {
         let start = found.len();
         let whole = Extent { sectors: end.saturating_sub(sector), allocated: true };
         let Some(media) = core.stack.media().filter(|_| core.stack.is_plain()) else {
-            // A layer may keep a sector anywhere.
+            // A layer may store a sector anywhere, so everything is reported as allocated.
             return found.push(whole);
         };
         let read = media.runs(sector, end, |run| {

@@ -12,25 +12,25 @@ use emmclab_layers::LayerConfig;
 use emmclab_media::Media;
 use emmclab_replay::{Stack, Tap};
 
-/// Sectors of what the device held before that are written at a time.
+/// Number of sectors of the initial contents that are written at once.
 const BASE_SECTORS: u64 = 1 << 11;
 
-/// The writer that all ports share; the first error ends the log.
+/// The writer that all ports share; after the first error nothing more is logged.
 struct Shared {
     writer: LogWriter,
     error: Option<Error>,
     numbers: Option<Numbers>,
 }
 
-/// Numbers of the commands to two devices, which the log has as one.
+/// Numbers of the commands to two devices; the log treats the two as one.
 #[derive(Default)]
 struct Numbers {
     next: u64,
-    /// By device, its own numbers of commands that are not forgotten, and those in the log.
+    /// For each device, the log's number of each known command, by the device's own number.
     known: [BTreeMap<u64, u64>; 2],
 }
 
-/// Commands to a device whose numbers are kept: what they write may be programmed long after they are complete.
+/// Maximum number of known commands of a device. They are kept because data may be programmed long after its command is complete.
 const MOST_KNOWN: usize = 1 << 16;
 
 impl Numbers {
@@ -56,16 +56,16 @@ impl Shared {
 /// A log being written.
 pub(crate) struct RunLog {
     shared: Arc<Mutex<Shared>>,
-    /// Whether requests are those of the device, which the tap writes.
+    /// Whether there are no layers, so that host requests are the device's commands, which are logged by its port.
     plain: bool,
 }
 
-/// The part of it at a device.
+/// The port that logs the commands of one device.
 struct DevicePort {
     shared: Arc<Mutex<Shared>>,
-    /// 0 or 1.
+    /// Number of the device: 0 or 1.
     device: usize,
-    /// Its first sector in the log.
+    /// First sector of the device in the log.
     first: u64,
 }
 
@@ -74,7 +74,7 @@ fn lock(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
 }
 
 impl RunLog {
-    /// Begins a log with what the device holds, and listens at its port.
+    /// Begins a log with the present contents, and attaches the ports to the devices.
     pub fn create(
         path: &Path,
         config: &DeviceConfig,
@@ -132,31 +132,31 @@ impl RunLog {
         Ok(Self { shared, plain: stack.is_plain() })
     }
 
-    /// A request comes, which will have this number.
+    /// Logs the arrival of a request that will have this number.
     pub fn arrives(&self, number: u64, command: &Command, data: &[u8]) {
         if !self.plain {
             lock(&self.shared).add(&Record::of(Port::Host, number, command, 0, data));
         }
     }
 
-    /// A request is complete.
+    /// Logs the completion of a request.
     pub fn completes(&self, number: u64, at: Nanos) {
         if !self.plain {
             lock(&self.shared).add(&Record::Complete { port: Port::Host, number, at });
         }
     }
 
-    /// The workload says what it was told is safe.
+    /// Logs a line about data that the workload was told is safe.
     pub fn acknowledge(&self, at: Nanos, text: &str) {
         lock(&self.shared).add(&Record::Acknowledged { at, text });
     }
 
-    /// A place with a name.
+    /// Logs a named mark.
     pub fn mark(&self, at: Nanos, text: &str) {
         lock(&self.shared).add(&Record::Mark { at, text });
     }
 
-    /// Ends the log; what the device does later is not in it.
+    /// Ends the log; later operations of the device are not logged.
     pub fn finish(self) -> Result<()> {
         let mut shared = lock(&self.shared);
         let ended = shared.writer.finish();
@@ -167,12 +167,12 @@ impl RunLog {
     }
 }
 
-/// The name of a lie in settings.
+/// The name of a lie, as in the settings.
 fn lie(lie: Lie) -> String {
     serde_json::to_value(lie).ok().and_then(|name| name.as_str().map(str::to_owned)).unwrap_or_default()
 }
 
-/// The error that keeps later records out of a log that has ended.
+/// The error that is stored after the end, so that later records are not logged.
 fn closed() -> Error {
     Error::new(emmclab_base::Kind::Io, "the log has ended")
 }
@@ -181,7 +181,7 @@ fn refused(problem: &str, hint: &str) -> Error {
     Error::new(emmclab_base::Kind::Config, format!("two devices cannot be logged: {problem}")).hint(hint)
 }
 
-/// Writes what a device holds, which is `shift` sectors further in the log.
+/// Logs the contents of a device, with sector numbers shifted by `shift`.
 fn write_base(media: &Media, shift: u64, writer: &mut LogWriter) -> Result<()> {
     let fail = |error| Error::io(&std::env::temp_dir(), error);
     let (mut at, mut found) = (0, Vec::new());
@@ -209,7 +209,7 @@ fn write_base(media: &Media, shift: u64, writer: &mut LogWriter) -> Result<()> {
 }
 
 impl DevicePort {
-    /// Adds a record of a command, with its number in the log, if it is known there.
+    /// Logs a record of a command with its number in the log; does nothing if the number is no longer known.
     fn add<'a>(&self, number: u64, record: impl FnOnce(u64) -> Record<'a>) {
         let mut shared = lock(&self.shared);
         let known = shared
@@ -228,7 +228,7 @@ impl Tap for DevicePort {
         let mut command = *command;
         command.sector += self.first;
         if self.device == 1 {
-            // It has no cache: a write is durable when it is complete, and there is nothing to flush.
+            // The second device has no cache: a write is durable when it is complete, and there is nothing to flush.
             if command.op == Op::Flush {
                 return;
             }

@@ -1,4 +1,4 @@
-//! The roles of written blocks to the file system above.
+//! The roles of written blocks in the file system on the device.
 
 use std::io;
 
@@ -9,17 +9,17 @@ use emmclab_layers::LayerConfig;
 use emmclab_media::Media;
 use emmclab_replay::Stack;
 
-/// Layers below which an address is that of the file system.
+/// Layers that do not change addresses, so that those on the device are those of the file system.
 const IN_PLACE: [&str; 2] = ["journal", "pass-through"];
 
-/// Follows the writes of a file system.
+/// Tracks the writes of a file system.
 pub(crate) struct Naming {
     annotator: Annotator,
-    /// Why the file system that was there could not be read, if so.
+    /// Why an existing file system could not be read, if so.
     unread: Option<String>,
 }
 
-/// The contents of a device as the file system sees them.
+/// The contents of a device, as the file system reads them.
 struct Contents<'a> {
     media: &'a Media,
     sectors: u64,
@@ -47,7 +47,7 @@ impl Blocks for Contents<'_> {
 }
 
 impl Naming {
-    /// Learns the file system that the stack holds. Under a layer that moves data it is learnt from what is written, from mkfs on.
+    /// Reads the file system on the stack. Under a layer that moves data, it is instead learnt from the writes, beginning with mkfs.
     pub fn of(stack: &Stack, layers: &[LayerConfig]) -> Self {
         let mut annotator = Annotator::new();
         let mut unread = None;
@@ -60,7 +60,7 @@ impl Naming {
         Self { annotator, unread }
     }
 
-    /// The data that a command writes; empty for one that writes nothing.
+    /// The roles of the blocks that a command writes; empty for a command without data.
     pub fn notes(&mut self, command: &Command, data: &[u8]) -> Vec<BlockNote> {
         let mut notes = Vec::new();
         match command.op {
@@ -73,7 +73,7 @@ impl Naming {
         notes
     }
 
-    /// How far the file system is known.
+    /// What is known of the file system, in words.
     pub fn status(&self) -> String {
         self.unread.clone().unwrap_or_else(|| self.annotator.status().to_string())
     }

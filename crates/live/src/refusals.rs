@@ -1,25 +1,25 @@
-//! Requests that the device does not take as they came, by the rule that they break.
+//! Requests that the device refused, counted by the violated rule.
 
 use std::collections::BTreeMap;
 
 use emmclab_base::Error;
 use serde::Serialize;
 
-/// Requests that break one rule, as the order of writes in a zone.
+/// Requests that violated one rule, such as the order of writes in a zone.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Refusal {
-    /// How many came.
+    /// Number of requests.
     pub requests: u64,
-    /// Why the first of them was refused.
+    /// Why the first of them was refused, in words.
     pub first: String,
 }
 
-/// All that were refused.
+/// All refused requests.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Refusals(BTreeMap<String, Refusal>);
 
 impl Refusals {
-    /// Counts a request at `sector` that was refused with this error. Reasons that differ in their numbers alone are of one rule.
+    /// Counts a request at `sector` that was refused with this error. Errors that differ only in their numbers belong to the same rule.
     pub fn count(&mut self, error: &Error, sector: u64) {
         let rule: String = error.problem().chars().filter(|character| !character.is_ascii_digit()).collect();
         let first =
@@ -27,7 +27,7 @@ impl Refusals {
         self.0.entry(rule).or_insert_with(first).requests += 1;
     }
 
-    /// By rule, the most frequent first.
+    /// The refused requests of each rule, the most frequent rule first.
     pub fn by_rule(&self) -> Vec<Refusal> {
         let mut all: Vec<Refusal> = self.0.values().cloned().collect();
         all.sort_by_key(|refusal| std::cmp::Reverse(refusal.requests));

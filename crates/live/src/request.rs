@@ -1,11 +1,11 @@
-//! Requests of exports as commands of the stack.
+//! Translates requests of exports into commands of the stack.
 
 use std::sync::Arc;
 
 use emmclab_base::{Modifiers, Op, SECTOR_BYTES};
 use emmclab_serve::{Action, BlockRequest, Completion, Completions, Failure, Limits};
 
-/// Most zeros that are written at once: 1 MB.
+/// Maximum number of zero sectors written at once (1 MB).
 const ZERO_SECTORS: u32 = 2048;
 
 /// A command for the stack, and the data of a write.
@@ -28,7 +28,7 @@ impl Part {
     }
 }
 
-/// The commands of a request that come once those before are complete.
+/// What a request still has to send after its commands in progress are complete.
 enum Next {
     Nothing,
     Zeros { sector: u64, end: u64, modifiers: Modifiers },
@@ -39,15 +39,15 @@ enum Next {
 pub(crate) struct Pending {
     tag: u64,
     pub to: Arc<dyn Completions>,
-    /// Commands in the stack.
+    /// Number of commands in progress.
     open: u32,
     next: Next,
     outcome: Result<Vec<u8>, Failure>,
 }
 
 impl Pending {
-    /// A request with its first commands, which are added to `parts`; or the reason for refusing it. Where `by_discard`, whole units
-    /// are made zero by a discard.
+    /// Begins a request and adds its first commands to `parts`; returns an error if the request is refused. If `by_discard` is set, whole
+    /// units are zeroed by a discard.
     pub fn new(
         request: BlockRequest,
         limits: &Limits,
@@ -87,7 +87,7 @@ impl Pending {
                     pending.next = Next::Zeros { sector, end, modifiers: modifiers.of(Op::Write) };
                     pending.go_on(parts);
                 } else {
-                    // The ends that a discard leaves as they are.
+                    // The ends of the range, which a discard does not zero.
                     for (from, to) in [(sector, first), (last, end)] {
                         if from < to {
                             parts.push(Part::zeros(from, (to - from) as u32, Modifiers::empty()));
@@ -100,12 +100,12 @@ impl Pending {
         Ok(pending)
     }
 
-    /// A command of it went to the stack.
+    /// Counts a command that was sent to the stack.
     pub fn begun(&mut self) {
         self.open += 1;
     }
 
-    /// A command is complete.
+    /// Records the completion of a command.
     pub fn complete(&mut self, outcome: Result<Vec<u8>, Failure>) {
         self.open -= 1;
         match outcome {
@@ -118,7 +118,7 @@ impl Pending {
         }
     }
 
-    /// Adds the commands that come next, once none is in progress.
+    /// Adds the next commands, if none is in progress.
     pub fn go_on(&mut self, parts: &mut Vec<Part>) {
         if self.open > 0 {
             return;
@@ -137,12 +137,12 @@ impl Pending {
         }
     }
 
-    /// Whether nothing of it is left to do.
+    /// Whether all commands of the request are complete.
     pub fn is_over(&self) -> bool {
         self.open == 0 && matches!(self.next, Next::Nothing)
     }
 
-    /// The completion for its sender.
+    /// The completion, and its receiver.
     pub fn into_completion(self) -> (Arc<dyn Completions>, Completion) {
         (self.to, Completion { tag: self.tag, outcome: self.outcome })
     }

@@ -1,8 +1,8 @@
-//! The state of a device beside its image, so that the next run finds what this one left.
+//! Saves and restores the state of a device next to its image, so that the next run can continue.
 //!
-//! The file `IMAGE.state` holds the settings, the layers, and the device's tables. While a run uses the image, the file says so; a
-//! run that finds that its predecessor did not end in good order treats this as a loss of power. Then units that the image holds
-//! and the old tables do not know are entered again.
+//! The file `IMAGE.state` holds the settings, the layers, and the device's tables. While a run uses the image, the state is marked as not
+//! clean. If a run finds such a state, its predecessor did not shut down, and this is treated as a loss of power: units that the image
+//! holds but the saved tables do not map are written again.
 
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
@@ -19,22 +19,22 @@ use serde::{Deserialize, Serialize};
 use crate::core::Core;
 use crate::live::LiveOptions;
 
-/// Compression level of the tables.
+/// Zstandard compression level of the tables.
 const LEVEL: i32 = 3;
-/// Longest head of a state file, bytes.
+/// Maximum length of the head of a state file, in bytes.
 const MOST_HEAD: u32 = 1 << 20;
 const MARK: &[u8; 8] = b"EMMCLIVE";
 
-/// The state that a run takes over from an earlier one.
+/// What a run found of an earlier run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Found {
-    /// Whether the image was there.
+    /// Whether the image existed.
     pub image: bool,
-    /// Whether the last run of it ended in good order.
+    /// Whether the last run shut down in an orderly way.
     pub clean: bool,
-    /// Units that the image held and the saved tables did not know.
+    /// Units that the image held but the saved tables did not map.
     pub units_entered: u64,
-    /// Settings that changed during that run.
+    /// Settings that changed during the last run.
     pub setting_changes: Vec<SettingChange>,
 }
 
@@ -44,7 +44,7 @@ struct Head {
     clean: bool,
     device: String,
     layers: Vec<LayerConfig>,
-    /// Settings that changed during the run, which ended with those of `device`.
+    /// Settings that changed during the run. `device` holds their final values.
     #[serde(default)]
     setting_changes: Vec<SettingChange>,
 }
@@ -69,7 +69,8 @@ fn shares_places(layer: &LayerConfig) -> bool {
             || setting("routing").is_some_and(|value| value.as_str() == Some("by_size")))
 }
 
-/// The layers, set to keep what they need to recover: a live run may end with a power cut.
+/// Returns the layers with their recovery turned on, because a live run may end with a power cut. Returns an error for layers that would
+/// lose data.
 pub(crate) fn recoverable(layers: &[LayerConfig]) -> Result<Vec<LayerConfig>> {
     if layers.iter().any(shares_places) {
         return Err(Error::new(
@@ -106,28 +107,28 @@ fn state_path(image: &Path) -> PathBuf {
     name.into()
 }
 
-/// Files that are removed again where the start fails.
+/// New files that are removed again if the start fails.
 #[derive(Default)]
 struct Made(Vec<PathBuf>);
 
 impl Drop for Made {
     fn drop(&mut self) {
         for path in &self.0 {
-            // The first error says why; a file that cannot be removed stays.
+            // The first error is reported; a file that cannot be removed remains.
             let _ = fs::remove_file(path);
             let _ = fs::remove_file(state_path(path));
         }
     }
 }
 
-/// A device of the stack with its contents, and what its files said of an earlier run.
+/// A device of the stack with its contents, and what its files contained from an earlier run.
 struct Opened<'a> {
     part: Part<'a>,
-    /// The file of the contents, where they are kept.
+    /// The image file, if the contents are kept.
     path: Option<&'a Path>,
-    /// The image was not there before.
+    /// Whether the image is new.
     made: bool,
-    /// The head of the state beside it.
+    /// The head of the state file, if there is one.
     head: Option<Head>,
     units_entered: u64,
 }
@@ -138,7 +139,7 @@ impl Opened<'_> {
     }
 }
 
-/// A device as it was left in its image, else as `new` makes it.
+/// Opens a device in the state of its image. Without an image, or if it has no state, the device is made by `new`.
 fn open_one<'a>(
     config: &'a DeviceConfig,
     path: Option<&'a Path>,
@@ -152,7 +153,7 @@ fn open_one<'a>(
         let part = Part { config, device, image };
         return Ok(Opened { part, path: None, made: true, head: None, units_entered: 0 });
     };
-    // An image is made last, so that nothing is left of a start that is interrupted.
+    // The image is created last, so that nothing remains of an interrupted start.
     let fresh = if path.exists() { None } else { Some(new()?) };
     let sectors = Device::new(config).geometry().sectors();
     let (image, made) = Image::open(path, sectors)?;
@@ -179,7 +180,7 @@ fn open_one<'a>(
     Ok(opened)
 }
 
-/// The stack for a live run.
+/// Opens the devices and makes the stack for a live run.
 pub(crate) fn open(
     config: &DeviceConfig,
     layers: &[LayerConfig],
@@ -230,7 +231,7 @@ pub(crate) fn open(
     Ok((stack, found))
 }
 
-/// Enters units that the image holds and the tables do not.
+/// Writes the units that the image holds but the device's tables do not map; returns their number.
 fn enter(device: &mut Device, image: &Image) -> Result<u64> {
     let unit = u64::from(device.geometry().unit_sectors);
     let (mut at, mut entered, mut now) = (0, 0, Nanos::ZERO);
@@ -255,7 +256,7 @@ fn enter(device: &mut Device, image: &Image) -> Result<u64> {
     Ok(entered)
 }
 
-/// Saves images and states, in this order: a state that says `clean` stands beside contents that are whole.
+/// Saves the image first and the state second, so that a state marked `clean` always belongs to a complete image.
 pub(crate) fn save(images: &[Option<PathBuf>; 2], core: &Core) -> Result<()> {
     let Core { stack, config, second, layers, changes, .. } = core;
     let main = (stack.media(), Some(stack.device()), Some(config), changes.as_slice());
@@ -281,7 +282,7 @@ fn write(path: &Path, head: &Head, device: &Device) -> Result<()> {
     file.commit()
 }
 
-/// The state beside an image; `None` if there is none.
+/// Loads the state file of an image; `None` if there is none.
 fn load(path: &Path, config: &DeviceConfig, layers: &[LayerConfig]) -> Result<Option<(Head, Device)>> {
     let fail = |error| Error::io(path, error);
     let mut file = match fs::File::open(path) {
@@ -302,7 +303,7 @@ fn load(path: &Path, config: &DeviceConfig, layers: &[LayerConfig]) -> Result<Op
     let mut head = vec![0; length as usize];
     file.read_exact(&mut head).map_err(|_| damaged())?;
     let head: Head = serde_json::from_slice(&head).map_err(|_| damaged())?;
-    // Another value of a setting that can change in a device in use can also be given between two runs.
+    // Settings that can change in a device in use may also be changed between two runs.
     let made_with = DeviceConfig::from_toml(&head.device).map_err(|_| damaged())?;
     made_with.changes(config, Nanos::ZERO).map_err(|error| {
         Error::new(Kind::Config, format!("the image was made with another device: {error}"))

@@ -1,4 +1,4 @@
-//! Figures of a live device while it runs.
+//! The status of a live device while it runs.
 
 use hdrhistogram::Histogram;
 use serde::Serialize;
@@ -8,10 +8,10 @@ use emmclab_device::{RequestCompleted, SettingChange};
 
 use crate::refusals::Refusal;
 
-/// Largest time that the histograms tell apart: an hour, ns.
+/// Largest time in the histograms, in ns: one hour.
 const LONGEST: u64 = 3_600_000_000_000;
 
-/// A histogram of times of at most an hour, exact to 0.8 %.
+/// A histogram of times up to an hour, with a precision of 0.8 %.
 fn times() -> Result<Histogram<u64>> {
     Histogram::new_with_bounds(1, LONGEST, 2).map_err(|error| Error::new(Kind::Config, error.to_string()))
 }
@@ -21,7 +21,7 @@ fn us_at(times: &Histogram<u64>, percentile: f64) -> Option<f64> {
     (!times.is_empty()).then(|| times.value_at_percentile(percentile) as f64 / 1000.0)
 }
 
-/// A live device at a moment: totals, and the time since the last look.
+/// The status of a live device: totals, and figures since the last call.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Status {
     /// The clock: `real`, `free`, or `x` and a factor.
@@ -30,9 +30,9 @@ pub struct Status {
     pub simulated_s: f64,
     /// Whether the device has power.
     pub powered: bool,
-    /// Cuts of power so far.
+    /// Number of power cuts so far.
     pub cuts: u64,
-    /// Requests complete so far.
+    /// Requests completed so far.
     pub requests: u64,
     /// Bytes read so far.
     pub bytes_read: u64,
@@ -42,15 +42,15 @@ pub struct Status {
     pub failed: u64,
     /// Requests in progress.
     pub open: usize,
-    /// Simulated time since the last look, s.
+    /// Simulated time since the last call, s.
     pub interval_s: f64,
-    /// Requests complete since the last look.
+    /// Requests completed since the last call.
     pub interval_requests: u64,
-    /// Bytes read and written since the last look.
+    /// Bytes read and written since the last call.
     pub interval_bytes: u64,
-    /// Median response time of those, us; `None` without requests.
+    /// Median response time of these requests, us; `None` without requests.
     pub response_p50_us: Option<f64>,
-    /// 99 % of them responded within this, us.
+    /// 99th percentile of their response times, us; `None` without requests.
     pub response_p99_us: Option<f64>,
     /// Written data that is not durable yet, bytes.
     pub volatile_bytes: u64,
@@ -58,25 +58,25 @@ pub struct Status {
     pub waf: Option<f64>,
     /// Free blocks of the flash.
     pub free_blocks: u64,
-    /// Blocks collected so far.
+    /// Garbage collections so far.
     pub collections: u64,
     /// Erases so far.
     pub erases: u64,
     /// Wake-ups from sleep so far.
     pub wake_ups: u64,
-    /// On a clock that follows the host's: how late completions were sent, median, us of the host.
+    /// Median delay of completions against their due time, us of the host; only on a clock that follows the host's.
     pub late_p50_us: Option<f64>,
-    /// 99 % of them were sent within this, us of the host.
+    /// 99th percentile of that delay, us of the host.
     pub late_p99_us: Option<f64>,
-    /// How far the file system above is known, where a layer or a recording asks for what its writes are.
+    /// What is known of the file system on the device, if a layer or a recording needs the roles of its blocks.
     pub file_system: Option<String>,
     /// Settings that changed since the start.
     pub setting_changes: Vec<SettingChange>,
-    /// Why the device takes no more, if so.
+    /// Why the device no longer accepts requests, if so.
     pub stopped: Option<String>,
-    /// Requests that the device does not take as they came (zones out of order), by the rule that they break.
+    /// Requests that the device refused (for example zone writes out of order), by the violated rule.
     pub refused: Vec<Refusal>,
-    /// Why the image takes no data now, if so.
+    /// Why the image cannot be written now, if so.
     pub image_error: Option<String>,
 }
 
@@ -108,7 +108,7 @@ impl Sums {
         })
     }
 
-    /// A request is complete.
+    /// Counts a completed request.
     pub fn add(&mut self, event: &RequestCompleted) {
         self.requests += 1;
         let bytes = u64::from(event.sectors) * SECTOR_BYTES;
@@ -123,7 +123,7 @@ impl Sums {
         self.responses.saturating_record((event.complete - event.arrival).0.max(1) as u64);
     }
 
-    /// Fills in the totals, and what happened since the last look, which this is from now on.
+    /// Fills in the totals and the figures since the last call, and begins a new interval.
     pub fn look(&mut self, now: Nanos, status: Status) -> Status {
         let status = Status {
             simulated_s: now.as_secs_f64(),

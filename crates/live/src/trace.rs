@@ -1,4 +1,4 @@
-//! The trace that a live device records of itself: every request with its exact times.
+//! Records a trace of the requests to a live device, with their exact times.
 
 use std::collections::VecDeque;
 use std::path::Path;
@@ -10,22 +10,22 @@ use emmclab_trace::{
     BATCH_ROWS, BatchBuilder, BlockNote, Header, Ledger, Request, Result, Sector, TraceWriter, WriteOptions,
 };
 
-/// A request that was taken.
+/// The state of a request whose number is known.
 enum Slot {
-    /// The roles of its blocks.
+    /// In progress, with the roles of its blocks.
     Open(Vec<BlockNote>),
-    /// It will never be complete.
+    /// Will never be completed.
     Lost,
     Complete(Request, Vec<BlockNote>),
 }
 
-/// Writes requests in order of arrival, which is the order of their numbers.
+/// Writes requests in order of arrival, which is that of their numbers.
 pub(crate) struct Recording {
     writer: TraceWriter,
     header: Header,
     batch: BatchBuilder,
     ledger: Ledger,
-    /// Number of the first request that is not written; those from there on.
+    /// Number of the first request that is not written yet; `slots` begins with it.
     first: u64,
     slots: VecDeque<Slot>,
 }
@@ -36,7 +36,7 @@ impl Recording {
             source: device.to_owned(),
             clock: "relative".to_owned(),
             note: Some(format!("recorded by a live {device}, with the times of its simulation")),
-            // The columns are there from the start: it is not known yet whether a file system will be.
+            // The columns for block roles exist from the start, since a file system may be made later.
             block_notes: Some(Header::EXT4.to_owned()),
             ..Header::default()
         };
@@ -50,7 +50,7 @@ impl Recording {
         })
     }
 
-    /// A request is complete.
+    /// Adds a completed request.
     pub fn add(&mut self, answer: &Answer) -> Result<()> {
         let (event, command) = (&answer.event, &answer.command);
         let request = Request {
@@ -68,7 +68,7 @@ impl Recording {
         self.place(answer.id, Slot::Complete(request, notes))
     }
 
-    /// A request has come whose blocks are these.
+    /// Stores the roles of the blocks of a new request.
     pub fn noted(&mut self, id: u64, notes: &[BlockNote]) {
         if let Some(index) = id.checked_sub(self.first).filter(|_| !notes.is_empty()) {
             self.reserve(index as usize);
@@ -82,7 +82,7 @@ impl Recording {
         }
     }
 
-    /// A request will never be complete: it is left out, and counted as lost.
+    /// Marks a request that will never be completed: it is omitted, and counted as lost.
     pub fn lost(&mut self, id: u64) -> Result<()> {
         self.place(id, Slot::Lost)
     }
@@ -113,7 +113,7 @@ impl Recording {
         self.writer.write(&batch)
     }
 
-    /// Puts the file in place; its note names the settings that changed meanwhile. Requests in progress are left out.
+    /// Completes the trace file, with the changed settings in its note. Requests in progress are omitted.
     pub fn finish(mut self, changes: &[SettingChange]) -> Result<()> {
         if let Some(note) = self.header.note.as_mut().filter(|_| !changes.is_empty()) {
             let each = changes

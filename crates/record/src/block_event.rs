@@ -1,4 +1,4 @@
-//! Records of the kernel's `block` events, decoded by this kernel's own formats. Source: the kernel's
+//! Decodes records of the kernel's `block` events by the event formats of the recorded kernel. Source: the kernel's
 //! `include/trace/events/block.h`.
 
 use emmclab_trace::{EventKind, Result, fixed};
@@ -6,7 +6,7 @@ use emmclab_trace::{EventKind, Result, fixed};
 use crate::byte_order::ByteOrder;
 use crate::event_format::{EventFormat, Field};
 
-/// The events that are recorded, and whether a kernel without it can be recorded all the same.
+/// The events that are recorded, and whether a kernel without this event can still be recorded.
 pub(crate) const EVENTS: [(&str, bool); 9] = [
     ("block_bio_queue", false),
     ("block_bio_backmerge", true),
@@ -20,7 +20,7 @@ pub(crate) const EVENTS: [(&str, bool); 9] = [
     ("block_rq_complete", false),
 ];
 
-/// Events that requests are made of where others recorded no other block events, and the steps that they stand for.
+/// Events that replace the other block events in recordings of other tools, and the steps for which they stand.
 pub(crate) const ACCOUNTED: [(&str, EventKind); 2] =
     [("block_io_start", EventKind::Insert), ("block_io_done", EventKind::Complete)];
 
@@ -29,17 +29,17 @@ pub(crate) const ACCOUNTED: [(&str, EventKind); 2] =
 pub struct BlockEvent {
     /// The kind of event.
     pub kind: EventKind,
-    /// The disk, as the kernel's `dev_t` (major << 20 | minor); 0 if the event is of no disk.
+    /// The disk, as the kernel's `dev_t` (major << 20 | minor); 0 if the event does not belong to a disk.
     pub device: u32,
-    /// First sector; 2^64-1 where the kernel knows none.
+    /// First sector; 2^64-1 if unknown.
     pub sector: u64,
-    /// Length in sectors; 0 for a split, which has none.
+    /// Length in sectors; 0 for a split event.
     pub sectors: u32,
-    /// Operation and flags in the kernel's letters (`WSM`, `FWFS`, ...), filled with zeros.
+    /// Operation and flags in the kernel's letters (`WSM`, `FWFS`, ...), padded with zeros.
     pub rwbs: [u8; 10],
-    /// The task that ran: of a completion the one that was interrupted.
+    /// The current task; for a completion, the interrupted task.
     pub pid: i32,
-    /// Name of that task, filled with zeros; empty if the event has none.
+    /// Name of that task, padded with zeros; empty if the event has none.
     pub comm: [u8; 16],
     /// Whether a completion reports an error.
     pub failed: bool,
@@ -63,7 +63,7 @@ pub(crate) struct BlockDecoder {
 }
 
 impl BlockDecoder {
-    /// Finds the fields in this kernel's format.
+    /// Finds the fields in the event format of the recorded kernel.
     pub(crate) fn new(kind: EventKind, format: &EventFormat) -> Result<Self> {
         let split = matches!(kind, EventKind::Split(_));
         let required = |name| format.required(name).cloned();
@@ -76,7 +76,7 @@ impl BlockDecoder {
             second: if split { Some(required("new_sector")?) } else { None },
             rwbs: required("rwbs")?,
             comm: format.field("comm").cloned(),
-            // `errors` before kernel 4.13.
+            // The name was `errors` before kernel 4.13.
             error: (kind == EventKind::Complete)
                 .then(|| format.field("error").or_else(|| format.field("errors")).cloned())
                 .flatten(),
@@ -84,12 +84,12 @@ impl BlockDecoder {
         })
     }
 
-    /// The same of an event of [`ACCOUNTED`].
+    /// A decoder for an event of [`ACCOUNTED`].
     pub(crate) fn accounted(kind: EventKind, format: &EventFormat) -> Result<Self> {
         Ok(Self { accounted: true, ..Self::new(kind, format)? })
     }
 
-    /// The event; `None` if the record is too short for its format.
+    /// Decodes a record; `None` if it is too short for its format.
     #[inline]
     pub(crate) fn decode(&self, order: ByteOrder, record: &[u8]) -> Option<BlockEvent> {
         let number = |field: &Field| field.number(order, record);

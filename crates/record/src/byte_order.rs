@@ -1,6 +1,6 @@
-//! Numbers as the recorded kernel stored them.
+//! Reads numbers in the byte order of the recorded kernel.
 
-/// How the kernel that was recorded orders the bytes of a number.
+/// The byte order of the recorded kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ByteOrder {
     /// Lowest byte first: x86, and every Arm phone.
@@ -14,7 +14,7 @@ impl ByteOrder {
     pub const NATIVE: ByteOrder =
         if cfg!(target_endian = "little") { ByteOrder::Little } else { ByteOrder::Big };
 
-    /// The unsigned number in `size` (1 to 8) bytes at `at`; `None` beyond the end or for another size.
+    /// The unsigned number of `size` (1 to 8) bytes at `at`; `None` if it is beyond the end or for another size.
     #[inline]
     pub fn unsigned(self, bytes: &[u8], at: usize, size: usize) -> Option<u64> {
         if size == 0 || size > 8 {
@@ -34,7 +34,7 @@ impl ByteOrder {
         })
     }
 
-    /// As [`ByteOrder::unsigned`], with the sign of the highest bit carried on.
+    /// As [`ByteOrder::unsigned`], for a signed number (sign-extended).
     #[inline]
     pub fn signed(self, bytes: &[u8], at: usize, size: usize) -> Option<i64> {
         self.unsigned(bytes, at, size).map(|value| {

@@ -1,4 +1,4 @@
-//! The disks of the recorded machine: names, and what lies below a partition, a mapped device or a mount point.
+//! The disks of the recorded machine: their names, and the disks of a partition, a mapped device or a mount point.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,22 +9,22 @@ use emmclab_trace::{Error, Kind, Result};
 pub struct Disk {
     /// The kernel's name (`mmcblk0`, `sda`, `loop0`).
     pub name: String,
-    /// `dev_t` as the events give it (major << 20 | minor).
+    /// `dev_t` as in the events (major << 20 | minor).
     pub device: u32,
     /// Length in sectors.
     pub sectors: u64,
-    /// The name that the device gives itself, or the file behind a loop device.
+    /// The device's own name (model), or the file of a loop device.
     pub about: Option<String>,
-    /// The kernel's number of what is in it now, another for each medium and each file (`diskseq`, since Linux 5.15).
+    /// The kernel's number of the current contents, which changes with each medium or file (`diskseq`, since Linux 5.15).
     pub sequence: Option<u64>,
 }
 
 impl Disk {
-    /// Whether `now`, a later look at the disk of this name, is the same disk: the kernel gives names and numbers again.
+    /// Whether `now`, a disk with this name found later, is the same disk: the kernel reuses names and numbers.
     pub(crate) fn is_same(&self, now: &Self) -> bool {
         let differ = match (self.sequence, now.sequence) {
             (Some(before), Some(now)) => before != now,
-            // A file that is removed stays behind its loop device.
+            // The file of a loop device may be deleted while it is attached.
             _ => matches!((&self.about, &now.about), (Some(before), Some(now))
                 if before.trim_end_matches(" (deleted)") != now.trim_end_matches(" (deleted)")),
         };
@@ -36,17 +36,17 @@ impl Disk {
 #[derive(Clone, Debug, Default)]
 pub struct Disks {
     all: BTreeMap<String, Disk>,
-    /// Partition to disk.
+    /// The disk of each partition.
     partitions: BTreeMap<String, String>,
-    /// Mapped device to what lies below it.
+    /// The devices below each mapped device.
     below: BTreeMap<String, Vec<String>>,
-    /// Mount point to the device's path.
+    /// The device path of each mount point.
     mounts: BTreeMap<String, String>,
-    /// `MAJOR:MINOR` to name, of disks and partitions.
+    /// The name of each disk and partition, by `MAJOR:MINOR`.
     numbers: BTreeMap<String, String>,
 }
 
-/// `dev_t` from `MAJOR:MINOR`.
+/// Parses `MAJOR:MINOR` into a `dev_t`.
 fn device_number(text: &str) -> Option<u32> {
     let (major, minor) = text.trim().split_once(':')?;
     let (major, minor): (u32, u32) = (major.parse().ok()?, minor.parse().ok()?);
@@ -54,8 +54,8 @@ fn device_number(text: &str) -> Option<u32> {
 }
 
 impl Disks {
-    /// From lines `disk NAME MAJOR:MINOR SECTORS`, `part NAME MAJOR:MINOR DISK`, `slave NAME DISK-ABOVE`,
-    /// `back NAME FILE`, `model NAME TEXT`, `seq NAME DISKSEQ`, and the text of `/proc/mounts`. Lines of another form are passed over.
+    /// Parses lines `disk NAME MAJOR:MINOR SECTORS`, `part NAME MAJOR:MINOR DISK`, `slave NAME DISK-ABOVE`, `back NAME FILE`, `model NAME
+    /// TEXT`, `seq NAME DISKSEQ`, and the text of `/proc/mounts`. Other lines are ignored.
     pub fn parse(disks: &str, mounts: &str) -> Self {
         let mut out = Self::default();
         for line in disks.lines() {
@@ -91,28 +91,28 @@ impl Disks {
         for line in mounts.lines() {
             let mut words = line.split(' ');
             if let (Some(source), Some(point)) = (words.next(), words.next()) {
-                // A later line covers an earlier mount on the same point.
+                // A later mount covers an earlier one at the same mount point.
                 out.mounts.insert(point.to_owned(), source.to_owned());
             }
         }
         out
     }
 
-    /// Every disk, in order of their names.
+    /// All disks, sorted by name.
     pub fn iter(&self) -> impl Iterator<Item = &Disk> {
         self.all.values()
     }
 
-    /// Whether this disk is still there, with the same in it.
+    /// Whether this disk still exists, with the same contents.
     pub(crate) fn hold(&self, disk: &Disk) -> bool {
         self.all.get(&disk.name).is_some_and(|now| disk.is_same(now))
     }
 
-    /// The disks that requests for `name` reach: a disk, a partition, a mapped device (with or without `/dev/`),
-    /// `MAJOR:MINOR`, or a mount point.
+    /// The disks on which `name` is stored. It is a disk, a partition, a mapped device (with or without `/dev/`), `MAJOR:MINOR`, or a mount
+    /// point.
     ///
     /// # Errors
-    /// [`Kind::Config`] with the names there are.
+    /// [`Kind::Config`] if there is no such device; the error lists the names.
     pub fn resolve(&self, name: &str) -> Result<Vec<Disk>> {
         let source = self.mounts.get(name).map_or(name, String::as_str);
         let short = source.rsplit('/').next().unwrap_or(source);
@@ -132,7 +132,7 @@ impl Disks {
         Ok(found.iter().filter_map(|name| self.all.get(*name)).cloned().collect())
     }
 
-    /// The disks, partitions and mapped devices that reach one of these disks: name by `dev_t`.
+    /// The names of the disks, partitions and mapped devices that are stored on one of these disks, by `dev_t`.
     pub(crate) fn standing_on(&self, disks: &[Disk]) -> BTreeMap<u32, String> {
         let reaches = |name: &str| {
             let mut found = BTreeSet::new();
@@ -144,7 +144,7 @@ impl Disks {
     }
 
     fn descend<'a>(&'a self, name: &'a str, found: &mut BTreeSet<&'a str>, depth: u32) {
-        // Devices are stacked a few levels high; a ring of them cannot exist.
+        // Devices are stacked only a few levels high, and never in a circle.
         if depth > 16 {
             return;
         }
@@ -159,8 +159,8 @@ impl Disks {
         }
     }
 
-    /// The disks that are recorded where none is named: the disk behind Android's `/data`, else every disk that holds something
-    /// and is neither memory, nor made of other disks, nor a loop device that backs nothing.
+    /// The disks that are recorded if none is named: the disk of Android's `/data`, if there is one. Otherwise every non-empty disk that is
+    /// not memory, not made of other disks, and not an unused loop device.
     pub fn default_disks(&self) -> Vec<Disk> {
         if let Some(disks) = self.behind_data() {
             return disks;
@@ -173,7 +173,7 @@ impl Disks {
         self.all.values().filter(real).cloned().collect()
     }
 
-    /// Why [`Disks::default_disks`] are these, for people.
+    /// Why [`Disks::default_disks`] chose these disks, as a text for users.
     pub fn default_reason(&self) -> String {
         if self.behind_data().is_some() {
             return "the disk behind /data".to_owned();
@@ -194,7 +194,7 @@ impl Disks {
         self.mounts.contains_key("/data").then(|| self.resolve("/data").ok()).flatten()
     }
 
-    /// Whether the disk or a part of it is mounted, or another device is made of it.
+    /// Whether the disk or one of its partitions is mounted, or used by another device.
     fn backs_something(&self, disk: &str) -> bool {
         let is_of_disk = |name: &str| name == disk || self.partitions.get(name).is_some_and(|of| of == disk);
         self.mounts.values().any(|source| is_of_disk(source.rsplit('/').next().unwrap_or(source)))
@@ -238,7 +238,7 @@ mod tests {
         let is_held = |before: &str, now: &str| look(now).hold(&look(before).all["loop0"]);
         assert!(is_held("seq loop0 7\nback loop0 /a", "seq loop0 7\nback loop0 /a (deleted)"));
         assert!(!is_held("seq loop0 7\nback loop0 /a", "seq loop0 9\nback loop0 /a"));
-        // Kernels before 5.15 give no number.
+        // Kernels before 5.15 do not provide the number.
         assert!(is_held("back loop0 /a", "back loop0 /a (deleted)") && is_held("", ""));
         assert!(!is_held("back loop0 /a", "back loop0 /b"));
         assert!(!Disks::parse("disk loop0 7:0 0\n", "").hold(&look("").all["loop0"]));

@@ -1,10 +1,10 @@
-//! The `format` file of an event: offset and size of each field in a record of this kernel.
+//! Parses the `format` file of an event: the offset and size of each field in the records of the recorded kernel.
 
 use emmclab_trace::{Error, Kind, Result, unfilled};
 
 use crate::byte_order::ByteOrder;
 
-/// Records of the ring buffer are never larger than a page of it; a field beyond this is nonsense.
+/// A field beyond this is invalid, since records are never larger than a page of the ring buffer.
 const LARGEST_RECORD: usize = 1 << 16;
 
 /// How a field is stored.
@@ -12,9 +12,9 @@ const LARGEST_RECORD: usize = 1 << 16;
 enum Storage {
     /// In the record itself.
     Inline,
-    /// The field holds offset (low half) and length (high half) of a text further back in the record.
+    /// The field holds the offset (low half) and length (high half) of a text later in the record.
     DataLoc,
-    /// As `DataLoc`, with the offset counted from after the field (kernel 5.17 and later).
+    /// As `DataLoc`, with the offset relative to the end of the field (kernel 5.17 and later).
     RelLoc,
 }
 
@@ -23,7 +23,7 @@ enum Storage {
 pub struct Field {
     /// The name in the C declaration.
     pub name: String,
-    /// First byte in the record.
+    /// Offset of the first byte in the record.
     pub offset: usize,
     /// Length in bytes.
     pub size: usize,
@@ -71,12 +71,12 @@ impl Field {
         fits.then(|| Field { name: name.to_owned(), offset, size, signed, is_text, storage })
     }
 
-    /// Whether it holds a text rather than a number.
+    /// Whether the field is a text, not a number.
     pub fn is_text(&self) -> bool {
         self.is_text
     }
 
-    /// The field as a number, sign carried on; `None` if the record is too short or the field is no number.
+    /// The value of a number field, sign-extended; `None` if the record is too short or the field is not a number.
     #[inline]
     pub fn number(&self, order: ByteOrder, record: &[u8]) -> Option<i64> {
         if self.signed {
@@ -86,7 +86,7 @@ impl Field {
         }
     }
 
-    /// The field as text up to its first zero byte; `None` if the record is too short.
+    /// The text of the field up to its first zero byte; `None` if the record is too short.
     #[inline]
     pub fn text<'a>(&self, order: ByteOrder, record: &'a [u8]) -> Option<&'a [u8]> {
         self.bytes(order, record).map(unfilled)
@@ -111,9 +111,9 @@ impl Field {
 /// An event: its number in the ring buffer and its fields.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EventFormat {
-    /// The name, as of its folder in `events/SYSTEM/`.
+    /// The name, which is that of its folder in `events/SYSTEM/`.
     pub name: String,
-    /// The number that its records begin with (`common_type`).
+    /// The number at the beginning of its records (`common_type`).
     pub id: u16,
     fields: Vec<Field>,
 }
@@ -122,7 +122,7 @@ impl EventFormat {
     /// Parses a `format` file.
     ///
     /// # Errors
-    /// [`Kind::Syntax`] where name or number are missing or a field is not well formed.
+    /// [`Kind::Syntax`] if name or number are missing or a field is malformed.
     pub fn parse(text: &str) -> Result<Self> {
         let mut name = None;
         let mut id = None;
@@ -156,15 +156,15 @@ impl EventFormat {
         self.fields.iter()
     }
 
-    /// The field of this name.
+    /// The field with this name; `None` if there is none.
     pub fn field(&self, name: &str) -> Option<&Field> {
         self.fields.iter().find(|field| field.name == name)
     }
 
-    /// The field of this name, which the event is of no use without.
+    /// The field with this name, without which the event cannot be used.
     ///
     /// # Errors
-    /// [`Kind::Unsupported`] where this kernel's event has no such field.
+    /// [`Kind::Unsupported`] if the event of the recorded kernel has no such field.
     pub fn required(&self, name: &str) -> Result<&Field> {
         self.field(name).ok_or_else(|| {
             Error::new(
@@ -175,7 +175,7 @@ impl EventFormat {
         })
     }
 
-    /// The fewest bytes that a record of this event takes.
+    /// The minimum length of a record of this event, in bytes.
     pub fn record_bytes(&self) -> usize {
         self.fields.iter().map(|field| field.offset + field.size).max().unwrap_or(0)
     }

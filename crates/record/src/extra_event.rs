@@ -1,4 +1,4 @@
-//! Records of the MMC and UFS drivers and of file systems, decoded by this kernel's own formats.
+//! Decodes records of the MMC and UFS drivers and of file systems by the event formats of the recorded kernel.
 
 use emmclab_trace::{DecodedEvent, KernelEvent, Slot, Values};
 
@@ -14,12 +14,12 @@ pub(crate) struct ExtraDecoder {
 }
 
 impl ExtraDecoder {
-    /// Finds the fields in this kernel's format; `None` if it has too few of those that are known.
+    /// Finds the fields in the event format; `None` if it lacks fields that are needed.
     pub(crate) fn new(event: KernelEvent, format: &EventFormat) -> Option<Self> {
         let pid = format.field("common_pid")?.clone();
         let known = format.fields().filter_map(|field| {
             let slot = Slot::by_name(field.name.as_bytes())?;
-            // A pointer to a host has the name of no host.
+            // Some kernels store a pointer to the host instead of its name; such a field is ignored.
             (slot.is_text() == field.is_text()).then(|| (slot, field.clone()))
         });
         let fields: Vec<_> = known.collect();
@@ -30,7 +30,7 @@ impl ExtraDecoder {
         event.is_complete_in(&values).then_some(Self { event, pid, fields })
     }
 
-    /// The event; `None` if the record is too short for its format.
+    /// Decodes a record; `None` if it is too short for its format.
     #[inline]
     pub(crate) fn decode(&self, order: ByteOrder, record: &[u8]) -> Option<DecodedEvent> {
         let mut values = Values::default();
@@ -55,7 +55,7 @@ mod tests {
 
     use super::*;
 
-    /// The decoder of an event with these fields: declaration, offset, size.
+    /// A decoder for an event with these fields: declaration, offset, size.
     fn decoder(event: &str, fields: &[(&str, usize, usize)]) -> Option<ExtraDecoder> {
         let mut text = format!(
             "name: {event}\nID: 9\nformat:\n\tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n"
@@ -73,7 +73,7 @@ mod tests {
         (String::from_utf8_lossy(unfilled(&event.host)).into_owned(), event.id, event.step)
     }
 
-    /// A record of words from offset 8 on, then texts.
+    /// A record with these words from offset 8 on, followed by texts.
     fn record(words: &[u32], texts: &[u8]) -> Vec<u8> {
         let words = words.iter().flat_map(|word| word.to_le_bytes());
         [9, 0, 0, 0, 7, 0, 0, 0].into_iter().chain(words).chain(texts.iter().copied()).collect()
@@ -83,7 +83,7 @@ mod tests {
         CommandStep::Start { kind, bytes, target: Target::Nowhere, packed: false, reliable: false }
     }
 
-    /// A command of data at this block, whose length the event gives in bytes only.
+    /// A data command at this block; the event specifies only the length in bytes.
     fn start_at(first: u64, kind: CommandKind, bytes: u64) -> CommandStep {
         let target = Target::Blocks { first, count: None, is_recent: false };
         CommandStep::Start { kind, bytes, target, packed: false, reliable: false }
@@ -113,7 +113,7 @@ mod tests {
         assert_eq!(decode(b"send\0", 3, 4096, 0x2a), (host(), 3, start_at(8, CommandKind::Write, 4096)));
         assert_eq!(decode(b"complete\0", 3, 4096, 0x2a), (host(), 3, DONE));
         assert_eq!(decode(b"dev_complete\0", 3, 0, 0), (host(), 3, DONE));
-        // No length: -1.
+        // A length of -1 means that there is none.
         assert_eq!(decode(b"send\0", 4, u32::MAX, 0x35).2, start(CommandKind::Flush, 0));
     }
 
@@ -153,7 +153,7 @@ mod tests {
         assert_eq!(decode(0, 0x17), (host(), 1 << 32, start(CommandKind::Hibernate, 0)));
         assert_eq!(decode(1, 0), (host(), 1 << 32, DONE));
         assert_eq!(decode(0, 0x18).2, start(CommandKind::WakeUp, 0));
-        // A setting of the link.
+        // This one is another setting of the link.
         assert_eq!(decode(0, 0x02).2, start(CommandKind::Other, 0));
     }
 
@@ -177,7 +177,7 @@ mod tests {
 
     #[test]
     fn an_event_with_other_fields_is_left_out() {
-        // As some vendors' kernels have it: the host is a pointer.
+        // Some vendors' kernels store the host as a pointer.
         let fields = [
             ("u32 cmd_opcode", 8, 4),
             ("u32 cmd_arg", 12, 4),

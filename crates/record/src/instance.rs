@@ -1,4 +1,4 @@
-//! A private tracefs instance on this host, removed however the recording ends.
+//! A private tracefs instance on this host, which is removed however the recording ends.
 
 use std::fs;
 use std::io::{self, Read};
@@ -8,22 +8,22 @@ use std::time::Duration;
 use emmclab_trace::{Error, Kind, Result};
 use rustix::mount::{MountFlags, mount};
 
-/// Instances are named `emmclab[N]-PID-AGE`, AGE being the start time of that process: a process id alone comes again.
+/// Instances are named `emmclab[N]-PID-AGE`. AGE is the start time of the process, because process ids are reused.
 const PREFIX: &str = "emmclab";
 
-/// A tracefs instance with its own buffers, events and filters; nothing global is touched. Removed when dropped.
+/// A tracefs instance with its own buffers, events and filters; no global settings are changed. It is removed when dropped.
 #[derive(Debug)]
 pub(crate) struct Instance {
     path: PathBuf,
 }
 
-/// Attempts to remove an instance that is busy, 10 ms apart.
+/// Maximum number of attempts to remove a busy instance, 10 ms apart.
 const TRIES: u32 = 100;
 
-/// Place of the mount of tracefs.
+/// The usual mount point of tracefs.
 const TRACEFS: &str = "/sys/kernel/tracing";
 
-/// Where tracefs is: its own mount, which is made where there is none, or below debugfs on kernels before 4.1.
+/// The folder of tracefs: its own mount point, or below debugfs on kernels before 4.1. If it is not mounted, it is mounted.
 pub(crate) fn tracefs() -> Result<&'static Path> {
     let mounted = || {
         [TRACEFS, "/sys/kernel/debug/tracing"]
@@ -36,7 +36,7 @@ pub(crate) fn tracefs() -> Result<&'static Path> {
     }
     let root = rustix::process::geteuid().is_root();
     if root {
-        // A system without systemd mounts it nowhere. A failure shows in the second look.
+        // Without systemd, tracefs may not be mounted. A failure is detected by the second check.
         let _ = mount("nodev", TRACEFS, "tracefs", MountFlags::empty(), None);
     }
     mounted().ok_or_else(|| {
@@ -46,15 +46,15 @@ pub(crate) fn tracefs() -> Result<&'static Path> {
     })
 }
 
-/// Start time of a process in clock ticks since boot, the 22nd field of its `stat`.
+/// Start time of a process in clock ticks since boot: the 22nd field of its `stat`.
 fn age(pid: &str) -> Option<String> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The second field is the name in parentheses, which may hold anything.
+    // The second field is the name in parentheses, which may contain any characters.
     let (_, rest) = stat.rsplit_once(") ")?;
     rest.split(' ').nth(19).map(str::to_owned)
 }
 
-/// Removes instances whose process is gone (it was killed before it could). Those in use refuse to go.
+/// Removes instances whose process has ended without removing them. Those that are in use cannot be removed.
 fn remove_stale(instances: &Path) {
     for entry in fs::read_dir(instances).into_iter().flatten().flatten() {
         let name = entry.file_name();
@@ -69,7 +69,7 @@ fn remove_stale(instances: &Path) {
 }
 
 impl Instance {
-    /// Makes an instance with tracing off, after removing those that earlier runs left.
+    /// Makes an instance with tracing off, after removing the instances left by earlier runs.
     pub(crate) fn create() -> Result<Self> {
         let instances = tracefs()?.join("instances");
         remove_stale(&instances);
@@ -93,10 +93,10 @@ impl Instance {
             .hint("end some of them first"))
     }
 
-    /// The text of a file of the instance.
+    /// Reads a file of the instance.
     pub(crate) fn read(&self, name: &str) -> Result<String> {
         let path = self.path.join(name);
-        // `header_page` gives only what the first read asks for, and no file here is larger.
+        // The kernel returns `header_page` only to the first read call, so the buffer must be large enough for any file here.
         let mut text = vec![0; 1 << 16];
         let mut used = 0;
         let mut file = fs::File::open(&path).map_err(|error| denied(&path, &error))?;
@@ -109,7 +109,7 @@ impl Instance {
         Ok(String::from_utf8_lossy(&text[..used]).into_owned())
     }
 
-    /// Writes a setting.
+    /// Writes a file of the instance.
     pub(crate) fn write(&self, name: &str, value: &str) -> Result<()> {
         let path = self.path.join(name);
         fs::write(&path, value).map_err(|error| denied(&path, &error).of_field(name, 0, value.as_bytes()))
@@ -123,8 +123,8 @@ impl Instance {
 
 impl Drop for Instance {
     fn drop(&mut self) {
-        // Removing it turns its events off. It cannot be removed while another process looks into it, which takes moments. Nothing
-        // more can be done where that fails; the next run tries again.
+        // Removing the instance turns its events off. It cannot be removed while another process has it open, which lasts only moments. If
+        // it still fails, the next run tries again.
         for _ in 0..TRIES {
             let removed = fs::remove_dir(&self.path);
             if removed.map_or_else(|error| error.kind() != io::ErrorKind::ResourceBusy, |()| true) {
@@ -135,7 +135,7 @@ impl Drop for Instance {
     }
 }
 
-/// The meaning of the kernel's refusal here.
+/// The error if the kernel denies access to a tracefs file, with a hint.
 pub(crate) fn denied(path: &Path, error: &io::Error) -> Error {
     let hint = match error.kind() {
         io::ErrorKind::PermissionDenied if !rustix::process::geteuid().is_root() => {

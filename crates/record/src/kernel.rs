@@ -1,4 +1,4 @@
-//! The facts on a kernel that decoding its records takes.
+//! The properties of a kernel that are needed to decode its records.
 
 use std::collections::BTreeMap;
 
@@ -10,16 +10,16 @@ use crate::event_format::EventFormat;
 use crate::extra_event::ExtraDecoder;
 use crate::page::{Lost, PageLayout};
 
-/// Texts of the recorded machine by their name: those of tracefs by their path in the instance (`events/header_page`,
-/// `events/block/block_rq_issue/format`, `trace_clock`, ...), the others as listed at [`Kernel::from_files`].
+/// Texts of the recorded machine, by name: tracefs files by their path in the instance (`events/header_page`,
+/// `events/block/block_rq_issue/format`, `trace_clock`, ...), others as listed at [`Kernel::from_files`].
 pub type Files = BTreeMap<String, String>;
 
 /// A decoded record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Traced {
-    /// Of the block layer.
+    /// An event of the block layer.
     Block(BlockEvent),
-    /// Of the driver below it, or of a file system above it.
+    /// An event of the driver below it, or of a file system above it.
     Extra(DecodedEvent),
 }
 
@@ -38,32 +38,33 @@ pub struct Kernel {
     smallest_record: usize,
 }
 
-/// The records of a page.
+/// Counts of the records of a page.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PageSummary {
-    /// Events given on.
+    /// Events that were decoded.
     pub events: u64,
     /// Records of events that were not enabled.
     pub other: u64,
-    /// Events that the kernel says it lost before this page.
+    /// Events that were lost before this page, as reported by the kernel.
     pub lost: u64,
     /// Whether an unknown number was lost (at least one is counted in `lost`).
     pub lost_unknown: bool,
-    /// Whether the page ended in a record that does not fit into it.
+    /// Whether the page ends with a record that does not fit into it.
     pub damaged: bool,
 }
 
 impl Kernel {
-    /// Reads the layout out of `events/header_page`, `events/header_event`, the `format` files of the block events, of
-    /// those of MMC, UFS and file systems where there are any, and `byte_order` (the byte 1 = lowest first, 2 = highest first, from the ELF header of the machine's programs).
+    /// Reads the layout from `events/header_page`, `events/header_event`, the `format` files of the block events, those of MMC, UFS and
+    /// file system events if there are any, and `byte_order` (the byte 1 = lowest first, 2 = highest first, from the ELF header of the
+    /// machine's programs).
     ///
     /// # Errors
-    /// [`Kind::Unsupported`] where a file that is needed is missing or describes another layout.
+    /// [`Kind::Unsupported`] if a required file is missing or describes another layout.
     pub fn from_files(files: &Files) -> Result<Self> {
         Self::read(files, true)
     }
 
-    /// The same of a kernel whose records others made: block events may be missing.
+    /// As [`Kernel::from_files`], for recordings by other tools: block events may be missing.
     ///
     /// # Errors
     /// As [`Kernel::from_files`].
@@ -112,11 +113,11 @@ impl Kernel {
             smallest_record = smallest_record.min(format.record_bytes());
             decoders.push((format.id, Decoder::Block(Box::new(BlockDecoder::accounted(kind, &format)?))));
         }
-        // Beside block events, those of SCSI say nothing new.
+        // With block events, those of SCSI add no information.
         for (path, event) in
             KernelEvent::ALL.into_iter().filter(|(_, event)| !(needs_block && event.is_scsi()))
         {
-            // Vendors' kernels have events of these names with other fields: requests can be recorded without.
+            // Vendors' kernels have events with these names and other fields: requests can be recorded without these events.
             let format =
                 files.get(&format!("events/{path}/format")).and_then(|text| EventFormat::parse(text).ok());
             if let Some(format) = format
@@ -130,7 +131,7 @@ impl Kernel {
         Ok(Self { layout, decoders, events, smallest_record })
     }
 
-    /// Gives the number of each record of a page to `record`: the number of its event's format.
+    /// Calls `record` with the event number of each record of a page.
     pub(crate) fn numbers(&self, page: &[u8], mut record: impl FnMut(u16)) {
         let Ok(records) = self.layout.open(page) else { return };
         for found in records.map_while(Result::ok) {
@@ -138,25 +139,25 @@ impl Kernel {
         }
     }
 
-    /// The layout of its pages.
+    /// The layout of the ring buffer pages.
     pub fn layout(&self) -> &PageLayout {
         &self.layout
     }
 
-    /// The events to be recorded, by their folder below `events/`: those that this kernel has and that can be decoded.
+    /// The events to record, by their folder below `events/`: those that this kernel has and that can be decoded.
     pub fn events(&self) -> &[String] {
         &self.events
     }
 
-    /// The most events that a page can hold.
+    /// Maximum number of events in a page.
     pub fn events_per_page(&self) -> usize {
         self.layout.records_per_page(self.smallest_record)
     }
 
-    /// Decodes a page and gives each event with its time to `event`, in order. Never panics on foreign bytes.
+    /// Decodes a page and calls `event` with each event and its time, in order. Never panics, whatever the bytes are.
     ///
     /// # Errors
-    /// [`Kind::Truncated`] where the page is cut short; damage within is reported by [`PageSummary::damaged`].
+    /// [`Kind::Truncated`] if the page is too short; other damage is reported by [`PageSummary::damaged`].
     pub fn decode(&self, page: &[u8], mut event: impl FnMut(u64, Traced)) -> Result<PageSummary> {
         let records = self.layout.open(page)?;
         let mut summary = PageSummary::default();

@@ -1,8 +1,7 @@
 //! Live recording of block requests through tracefs, on this host, over ssh and over adb.
 //!
-//! The kernel writes events into one ring buffer per CPU. Their raw pages are decoded here, by the formats that the
-//! recorded kernel itself gives ([`Kernel`]), merged into one stream, and matched into requests. Nothing is installed
-//! or written on the recorded machine.
+//! The kernel writes events into one ring buffer per CPU. Their raw pages are decoded here by the event formats of the recorded kernel
+//! ([`Kernel`]), merged into one stream, and combined into requests. Nothing is installed or written on the recorded machine.
 
 mod block_event;
 mod byte_order;

@@ -1,16 +1,16 @@
-//! Finished requests put in order of arrival.
+//! Sorts finished requests by their time of arrival.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use emmclab_trace::{Nanos, Request};
 
-/// A request that is open for longer than this no longer holds the finished ones back.
+/// A request that is in progress for longer than this no longer delays the finished ones.
 const LONGEST_WAIT: Nanos = Nanos::from_secs(30);
-/// Finished requests that may be held back.
+/// Maximum number of finished requests that are held back.
 const MOST_HELD: usize = 1 << 18;
 
-/// By arrival, then by the order in which they were finished.
+/// A finished request, ordered by arrival, then by the order of finishing.
 struct Held {
     key: Reverse<(Nanos, u64)>,
     request: Request,
@@ -36,19 +36,19 @@ impl Ord for Held {
     }
 }
 
-/// Holds finished requests until none that arrived earlier can still be finished. Bounded in number and in time.
+/// Holds finished requests until no request that arrived earlier can still finish. Limited in number and in time.
 #[derive(Default)]
 pub(crate) struct ArrivalOrder {
     held: BinaryHeap<Held>,
     added: u64,
     last: Option<Nanos>,
     latest: Option<Nanos>,
-    /// Requests that came too late to be put in order, and were left out.
+    /// Requests that finished too late to be sorted, and were omitted.
     pub(crate) late: u64,
 }
 
 impl ArrivalOrder {
-    /// Adds a finished request; one that arrived before what has been given out already is left out and counted.
+    /// Adds a finished request. If it arrived before a request that was already returned, it is omitted and counted.
     pub(crate) fn push(&mut self, request: Request) {
         if self.last.is_some_and(|last| request.arrival < last) {
             self.late += 1;
@@ -59,7 +59,7 @@ impl ArrivalOrder {
         self.added += 1;
     }
 
-    /// The next request that nothing can precede, the oldest open one having arrived at `oldest_open`.
+    /// The next request, if no request can precede it. `oldest_open` is the arrival of the oldest request in progress.
     pub(crate) fn pop(&mut self, oldest_open: Option<Nanos>) -> Option<Request> {
         let arrival = self.held.peek()?.request.arrival;
         let waited = self.latest.is_some_and(|latest| latest - arrival > LONGEST_WAIT);
@@ -104,7 +104,7 @@ mod tests {
         assert!(drain(&mut order, Some(5)).is_empty());
         order.push(request(20, 11 + LONGEST_WAIT.0));
         assert_eq!(drain(&mut order, Some(5)), [10]);
-        // When it ends all the same, there is no place for it any more.
+        // When it finishes after all, it can no longer be sorted.
         order.push(request(5, 99));
         assert_eq!((order.late, drain(&mut order, None)), (1, vec![20]));
     }

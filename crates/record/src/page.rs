@@ -1,23 +1,22 @@
-//! Pages of the kernel's ring buffer, as `per_cpu/cpuN/trace_pipe_raw` gives them.
+//! Parses pages of the kernel's ring buffer, as read from `per_cpu/cpuN/trace_pipe_raw`.
 //!
-//! A page is a header (time of its start, bytes in use and lost-event flags) and a run of records. Each record begins
-//! with 32 bits: 5 of type or length, 27 of time since its predecessor. The layout of the header comes from
-//! `events/header_page`, that of the 32 bits is checked against `events/header_event`. Source: the kernel's
-//! `include/linux/ring_buffer.h` and `kernel/trace/ring_buffer.c`.
+//! A page has a header (start time, bytes in use and lost-event flags) and a sequence of records. Each record begins with 32 bits: 5 bits
+//! of type or length, 27 bits of time since the previous record. The layout of the header is read from `events/header_page`; that of the 32
+//! bits is checked against `events/header_event`. Source: the kernel's `include/linux/ring_buffer.h` and `kernel/trace/ring_buffer.c`.
 
 use emmclab_trace::{Error, Kind, Result};
 
 use crate::byte_order::ByteOrder;
 use crate::event_format::Field;
 
-/// Pages are 4 to 64 KB, and larger by `buffer_subbuf_size_kb`.
+/// Maximum page size in bytes. Pages have 4 to 64 KB, or more with `buffer_subbuf_size_kb`.
 const LARGEST_PAGE: usize = 1 << 22;
 
-/// Set in `commit` where events were lost before this page.
+/// Set in `commit` if events were lost before this page.
 const MISSED_EVENTS: u64 = 1 << 31;
-/// Set in `commit` where their number is stored after the data.
+/// Set in `commit` if the number of lost events is stored after the data.
 const MISSED_STORED: u64 = 1 << 30;
-/// The bytes in use: the rest of `commit` below the flags.
+/// The bits of `commit` that hold the number of bytes in use.
 const USED: u64 = (1 << 27) - 1;
 
 const TYPE_PADDING: u32 = 29;
@@ -74,22 +73,22 @@ impl PageLayout {
         Ok(layout)
     }
 
-    /// Bytes that one read of `trace_pipe_raw` gives.
+    /// Bytes of a page, which is what one read of `trace_pipe_raw` returns.
     pub fn page_bytes(&self) -> usize {
         self.data_at + self.data_size
     }
 
-    /// The most records of at least `record_bytes` that fit into a page.
+    /// Maximum number of records of at least `record_bytes` bytes in a page.
     pub fn records_per_page(&self, record_bytes: usize) -> usize {
         self.data_size / (record_bytes + 4) + 1
     }
 
-    /// The byte order that the pages were written in.
+    /// The byte order of the pages.
     pub fn order(&self) -> ByteOrder {
         self.order
     }
 
-    /// Bytes of a `long` of that kernel.
+    /// Bytes of a `long` on the recorded kernel.
     pub fn long_bytes(&self) -> usize {
         self.commit_size
     }
@@ -97,7 +96,7 @@ impl PageLayout {
     /// Starts reading a page.
     ///
     /// # Errors
-    /// [`Kind::Truncated`] where the page is shorter than its header says.
+    /// [`Kind::Truncated`] if the page is shorter than its header states.
     pub fn open<'a>(&self, page: &'a [u8]) -> Result<Page<'a>> {
         let short = || {
             Error::new(Kind::Truncated, format!("a ring-buffer page of {} bytes is cut short", page.len()))
@@ -142,33 +141,33 @@ fn check_header_event(text: &str) -> Result<()> {
     Ok(())
 }
 
-/// The loss that the kernel reports before a page because the buffer was full.
+/// Events lost before a page because the buffer was full, as reported by the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lost {
     /// Nothing.
     None,
     /// This many events.
     Count(u64),
-    /// Some events; there was no room for their number.
+    /// Some events; the kernel had no room to store their number.
     Unknown,
 }
 
 /// A record: when it was written and what was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record<'a> {
-    /// Time on the clock of the trace, ns for all clocks but `counter` and the raw cycle counters.
+    /// Time on the clock of the trace: ns for all clocks except `counter` and the raw cycle counters.
     pub time: u64,
-    /// The event, beginning with `common_type`; may end in up to 7 bytes of filling.
+    /// The event, beginning with `common_type`; it may end with up to 7 bytes of padding.
     pub data: &'a [u8],
 }
 
-/// How reading goes on.
+/// What was read next.
 enum Step<'a> {
     Record(Record<'a>),
     End,
 }
 
-/// The records of a page, in the order in which they were written. Ends with an error at the first that is damaged.
+/// The records of a page, in the order of writing. Ends with an error at the first damaged record.
 #[derive(Clone, Debug)]
 pub struct Page<'a> {
     order: ByteOrder,
@@ -179,7 +178,7 @@ pub struct Page<'a> {
 }
 
 impl<'a> Page<'a> {
-    /// The loss before this page.
+    /// Events lost before this page.
     pub fn lost(&self) -> Lost {
         self.lost
     }
@@ -190,14 +189,14 @@ impl<'a> Page<'a> {
         Error::new(Kind::Syntax, "a ring-buffer record does not fit into its page").at_offset(at as u64)
     }
 
-    /// The next record or the end; `None` if a record leaves the page.
+    /// The next record, or the end; `None` if a record extends beyond the page.
     fn advance(&mut self) -> Option<Step<'a>> {
         loop {
             if self.at >= self.records.len() {
                 return Some(Step::End);
             }
             let word = self.order.u32(self.records, self.at)?;
-            // The two are bit fields, which compilers fill from the lowest bit on, or from the highest.
+            // These are bit fields, which compilers allocate from the lowest bit on, or from the highest, depending on the byte order.
             let (kind, delta) = match self.order {
                 ByteOrder::Little => (word & 31, word >> 5),
                 ByteOrder::Big => (word >> 27, word & ((1 << 27) - 1)),
@@ -218,7 +217,7 @@ impl<'a> Page<'a> {
                     continue;
                 }
                 TYPE_PADDING => {
-                    // A discarded event. Its delta counts, except that the kernel makes 1 of 0, as 0 marks the end.
+                    // A discarded event. Its time delta counts, but the kernel stores 1 instead of 0, as 0 marks the end.
                     let length = self.order.u32(self.records, self.at + 4)? as usize;
                     self.time = self.time.wrapping_add(if delta == 1 { 0 } else { delta });
                     self.at = self.at.checked_add(length)?.checked_add(4)?;
@@ -254,7 +253,7 @@ impl<'a> Iterator for Page<'a> {
     }
 }
 
-/// The full time of an absolute stamp, whose upper bits are those of its predecessor.
+/// Completes an absolute time stamp with the upper bits of the previous time.
 fn absolute(previous: u64, stamp: u64) -> u64 {
     let upper = previous >> STAMP_BITS << STAMP_BITS;
     let full = upper | stamp;

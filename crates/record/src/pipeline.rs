@@ -1,4 +1,4 @@
-//! From raw pages to batches of requests in order of arrival.
+//! Turns raw pages into batches of requests in order of arrival.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::order::ArrivalOrder;
 use crate::stats::Meter;
 use crate::watched::Watched;
 
-/// The pages of one CPU.
+/// Counts of the pages of one CPU.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CpuCounts {
     /// Number of the CPU.
@@ -28,7 +28,7 @@ pub struct CpuCounts {
     pub damaged: u64,
 }
 
-/// Decodes, merges and matches. Knows no transport.
+/// Decodes pages, merges their events and combines them into requests. Independent of the transport.
 pub(crate) struct Pipeline {
     kernel: Kernel,
     merge: Merge<Traced>,
@@ -38,24 +38,24 @@ pub(crate) struct Pipeline {
     cpus: BTreeMap<usize, (CpuCounts, u64)>,
     watched: Watched,
     processes: GrowingNames,
-    /// The last name met: runs of events of one task are the rule.
+    /// The last process name and its id: consecutive events are often of the same task.
     last_process: ([u8; 16], Option<NameId>),
     done: Vec<Request>,
     builder: BatchBuilder,
 }
 
 impl Pipeline {
-    /// A pipeline for pages that may hold block events, or those of drivers alone.
+    /// A pipeline for recordings that may lack block events and contain only those of drivers.
     pub(crate) fn of_any_events(kernel: Kernel, watched: Watched) -> Self {
         Self { matcher: Matcher::default(), ..Self::new(kernel, watched) }
     }
 
-    /// What has to be known of how the requests were made.
+    /// A note on how the requests were obtained, if necessary.
     pub(crate) fn note(&self) -> Option<String> {
         self.matcher.note()
     }
 
-    /// A pipeline for the pages of a recording of block events.
+    /// A pipeline for recordings with block events.
     pub(crate) fn new(kernel: Kernel, watched: Watched) -> Self {
         Self {
             kernel,
@@ -99,7 +99,7 @@ impl Pipeline {
         self.ledger.lost += summary.lost + u64::from(summary.damaged);
     }
 
-    /// Ends a round over all CPUs, of which those in `behind` have more to read.
+    /// Ends a round over all CPUs; those in `behind` still have pages to read.
     pub(crate) fn end_round(&mut self, behind: &[usize]) {
         for cpu in behind {
             let latest = self.latest(*cpu);
@@ -111,13 +111,13 @@ impl Pipeline {
         }
     }
 
-    /// Ends a recording that broke off in the middle of a round: what was read of some CPUs is of no use without the rest.
+    /// Ends a recording that was interrupted during a round: pages read in this round are dropped, since those of other CPUs are missing.
     pub(crate) fn break_off(&mut self) {
         self.ledger.skipped += self.merge.abandon() as u64;
         self.finish();
     }
 
-    /// Ends the recording: what is still open is counted as unpaired.
+    /// Ends the recording: requests in progress are counted as unpaired.
     pub(crate) fn finish(&mut self) {
         let events: Vec<_> = self.merge.finish().collect();
         for (time, event) in events {
@@ -157,7 +157,7 @@ impl Pipeline {
                 return;
             }
             Err(_) => {
-                // Passed-through commands, which carry no block I/O.
+                // Pass-through commands, which are not block I/O.
                 self.ledger.skipped += 1;
                 return;
             }
@@ -192,23 +192,23 @@ impl Pipeline {
         self.last_process.1
     }
 
-    /// The activity beside the requests. `saved_names` is the kernel's own list of tasks, for those without a name.
+    /// The recorded activity other than requests. `saved_names` is the kernel's own list of tasks, for those without a name.
     pub(crate) fn activity(&mut self, saved_names: &str) -> Activity {
         self.matcher.learn_tasks(saved_names);
         self.matcher.activity(|_| None)
     }
 
-    /// Names of the processes met so far, for others to keep.
+    /// Names of the processes seen so far, for sharing.
     pub(crate) fn processes(&mut self) -> &Arc<Names> {
         self.processes.shared()
     }
 
-    /// The latest time read of a CPU.
+    /// The latest time seen on a CPU.
     pub(crate) fn latest(&self, cpu: usize) -> u64 {
         self.cpus.get(&cpu).map_or(0, |(_, latest)| *latest)
     }
 
-    /// Names of the processes and devices met so far.
+    /// Names of the processes and devices seen so far.
     pub(crate) fn names(&self) -> (&Names, &Names) {
         (self.processes.names(), self.watched.names())
     }
@@ -223,7 +223,7 @@ impl Pipeline {
         self.cpus.values().map(|(counts, _)| counts.clone()).collect()
     }
 
-    /// Takes the kernel's count of lost events of a CPU, which includes those that its pages reported.
+    /// Adds the kernel's count of lost events of a CPU. The count includes those that its pages reported.
     pub(crate) fn count_lost(&mut self, cpu: usize, lost: u64) {
         let (counts, _) = self.cpus.entry(cpu).or_default();
         counts.cpu = cpu;
@@ -231,8 +231,8 @@ impl Pipeline {
         counts.lost = counts.lost.max(lost);
     }
 
-    /// Takes requests that are in order, once enough of them have arrived. `is_own` identifies the recorder's own tasks, whose
-    /// requests are left out; the others are counted by `meter`.
+    /// Returns a batch of sorted requests, if there are at least `at_least`. Requests of the recorder's own tasks (`is_own`) are omitted;
+    /// the others are counted by `meter`.
     pub(crate) fn take_batch(
         &mut self,
         at_least: usize,
@@ -265,7 +265,7 @@ mod tests {
     use super::*;
     use crate::kernel::Files;
 
-    /// A kernel with the fields that are needed, in an order and of sizes of their own.
+    /// A kernel with only the required fields, in unusual order and sizes.
     fn phone() -> Files {
         let common = "field:unsigned short common_type; offset:0; size:2; signed:0;\n\
                       field:int common_pid; offset:4; size:4; signed:1;\n";
@@ -297,7 +297,7 @@ mod tests {
             (5, "mmc/mmc_request_done", done),
             (6, "ext4/ext4_sync_file_enter", sync),
             (7, "ext4/ext4_sync_file_exit", sync),
-            // Of another kernel's making: cannot be decoded, and is left out.
+            // An event with unknown fields: it cannot be decoded, and is omitted.
             (8, "ufs/ufshcd_command", sync),
         ] {
             let event = name.split('/').nth(1).unwrap();
@@ -349,7 +349,7 @@ mod tests {
         words(3, &[blocks, address, 512, flags, name, opcode, argument, count, opcode], host)
     }
 
-    /// Opcodes serve as the pointer that identifies requests.
+    /// The opcode also serves as the pointer that identifies the request.
     fn mmc_done(opcode: u32, error: u32, host: &[u8]) -> Vec<u8> {
         words(5, &[opcode, 0, error, 3, ((host.len() as u32) << 16) | 0x1c], host)
     }

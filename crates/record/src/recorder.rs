@@ -1,4 +1,4 @@
-//! A recording from its start to its end.
+//! A recording, from start to end.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -19,17 +19,17 @@ use crate::target::Target;
 use crate::transports::{self, Setup, Transport};
 use crate::watched::Watched;
 
-/// Batches that may wait for the caller while the recording runs; 4 full ones are some 20 MB.
+/// Maximum number of batches that wait for the caller during the recording; 4 full ones have some 20 MB.
 const WAITING_BATCHES: usize = 4;
-/// Interval of checks that the caller has taken one.
+/// Interval of checks whether the caller has received a batch.
 const LOOK_AFTER_CALLER: Duration = Duration::from_millis(1);
-/// A partial batch is handed on after this long.
+/// After this time, a partial batch is sent to the caller.
 const PATIENCE: Duration = Duration::from_millis(250);
 
-/// Interval of checks that the recorded disks are still there.
+/// Interval of checks that the recorded disks still exist.
 const LOOK_AFTER_DISKS: Duration = Duration::from_secs(1);
 
-/// The command line that a shell on the recorded machine has to run for [`Target::Command`].
+/// The shell command to run on the recorded machine for [`Target::Command`].
 pub fn helper_command() -> String {
     transports::helper_command()
 }
@@ -39,37 +39,37 @@ pub fn helper_command() -> String {
 pub struct RecordOptions {
     /// The machine.
     pub target: Target,
-    /// Disks, partitions, mapped devices, `MAJOR:MINOR` or mount points; where empty, the disk behind Android's
-    /// `/data` or else every real disk.
+    /// Disks, partitions, mapped devices, `MAJOR:MINOR` or mount points. If empty, the disk of Android's `/data` if there is one, else
+    /// every real disk.
     pub devices: Vec<String>,
-    /// Ring buffer of each CPU; 8 MB on this host and 1 MB elsewhere where `None`.
+    /// Size of the ring buffer of each CPU in KB; `None` for 8 MB on this host and 1 MB elsewhere.
     pub buffer_kb: Option<u32>,
-    /// Pause between readings of an idle machine; 20 ms on this host and 200 ms elsewhere where `None`.
+    /// Pause between two readings of an idle machine; `None` for 20 ms on this host and 200 ms elsewhere.
     pub interval: Option<Duration>,
 }
 
 /// The result of a recording.
 #[derive(Debug)]
 pub struct Outcome {
-    /// Counts of everything.
+    /// Counts of events and requests: seen, kept, skipped, lost.
     pub ledger: Ledger,
-    /// Where the trace comes from; `activity` is the JSON of [`Outcome::activity`], where there is any.
+    /// The origin of the trace; `activity` is the JSON of [`Outcome::activity`], if there is any.
     pub header: Header,
-    /// The activity beside the requests.
+    /// The recorded activity other than requests.
     pub activity: Activity,
     /// Counts by CPU.
     pub cpus: Vec<CpuCounts>,
-    /// Irregularities, for people: events lost, disks that came or went.
+    /// Irregularities, as texts for users: events lost, disks added or removed.
     pub remarks: Vec<String>,
-    /// Why the recording ended by itself; the trace is complete up to then.
+    /// Why the recording ended by itself, if so; the trace is complete up to that time.
     pub interrupted: Option<Error>,
 }
 
-/// The state that worker and caller share.
+/// The state shared by worker and caller.
 #[derive(Default)]
 struct Shared {
     stop: AtomicBool,
-    /// Batches that wait for the caller.
+    /// Number of batches that wait for the caller.
     waiting: AtomicUsize,
     live: Mutex<Live>,
 }
@@ -88,7 +88,7 @@ impl Shared {
     }
 }
 
-/// A running recording. Dropped without [`Recorder::stop`] it ends too, and its tracefs instance is removed.
+/// A running recording. If it is dropped without [`Recorder::stop`], it ends, too, and its tracefs instance is removed.
 pub struct Recorder {
     shared: Arc<Shared>,
     batches: Option<Receiver<Batch>>,
@@ -99,10 +99,10 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Starts recording; returns once the kernel records.
+    /// Starts recording; returns when the kernel is recording.
     ///
     /// # Errors
-    /// Where the machine cannot be reached, does not allow tracing, or has no such device.
+    /// If the machine cannot be reached, does not allow tracing, or has no such device.
     pub fn start(options: &RecordOptions) -> Result<Self> {
         let mut transport = transports::open(&options.target)?;
         let files = transport.files();
@@ -154,7 +154,7 @@ impl Recorder {
             stopping: false,
             disks: disks.clone(),
             gaps: registers::remarks(&devices),
-            // Without named disks, disks that appear during the recording are reported; named ones exclude others.
+            // If no disks are named, disks that appear during the recording are reported.
             before: options.devices.is_empty().then(|| all.default_disks()),
         };
         let ended = header.clone();
@@ -171,38 +171,38 @@ impl Recorder {
         &self.disks
     }
 
-    /// Why these disks are recorded, in words, where none was named.
+    /// Why these disks are recorded, as a text, if none was named.
     pub fn chosen(&self) -> Option<&str> {
         self.chosen.as_deref()
     }
 
-    /// Where the trace comes from, as known at the start: to begin a file with.
+    /// The origin of the trace, as known at the start, for the beginning of a file.
     pub fn header(&self) -> &Header {
         &self.header
     }
 
-    /// The next batch, in order of arrival; `None` if none came within `timeout`, or the recording has ended.
+    /// The next batch, in order of arrival; `None` if none arrives within `timeout`, or if the recording has ended.
     pub fn next_batch(&self, timeout: Duration) -> Option<Batch> {
         let batch = self.batches.as_ref()?.recv_timeout(timeout).ok()?;
         self.shared.waiting.fetch_sub(1, Ordering::Relaxed);
         Some(batch)
     }
 
-    /// Whether the recording has ended by itself (a lost link, a disk that is gone). Batches may still be waiting.
+    /// Whether the recording has ended by itself (connection lost, disk removed). Batches may still be waiting.
     pub fn has_ended(&self) -> bool {
         self.worker.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
-    /// Figures since the last call. They lag behind by the interval of reading.
+    /// Figures since the last call. They are delayed by the interval of reading.
     pub fn stats(&self) -> Stats {
         let Live { meter, processes, ledger } = &mut *self.shared.live();
         meter.take(processes, ledger)
     }
 
-    /// Ends the recording. The batches that are left go to `batch`; the tracefs instance is then removed.
+    /// Ends the recording. `batch` is called with the remaining batches; then the tracefs instance is removed.
     ///
     /// # Errors
-    /// The first error of `batch` (a full disk); the recording has ended all the same.
+    /// The first error of `batch` (for example a full disk); the recording is ended even then.
     pub fn stop(mut self, mut batch: impl FnMut(Batch) -> Result<()>) -> Result<Outcome> {
         self.shared.stop.store(true, Ordering::Relaxed);
         let mut result = Ok(());
@@ -224,7 +224,7 @@ impl Recorder {
 impl Drop for Recorder {
     fn drop(&mut self) {
         self.shared.stop.store(true, Ordering::Relaxed);
-        // A dropped receiver ends the worker without a wait.
+        // Dropping the receiver ends the worker at once.
         self.batches = None;
         if let Some(worker) = self.worker.take() {
             let _ = worker.join();
@@ -232,22 +232,22 @@ impl Drop for Recorder {
     }
 }
 
-/// The thread between the transport and the caller.
+/// The thread that reads from the transport and sends batches to the caller.
 struct Worker {
     transport: Box<dyn Transport>,
     pipeline: Pipeline,
     shared: Arc<Shared>,
-    /// `None` once the receiver is dropped.
+    /// `None` after the receiver was dropped.
     sender: Option<Sender<Batch>>,
-    /// Tasks seen, and whether they are the recorder's own.
+    /// Tasks seen, and whether they belong to the recorder.
     own: BTreeMap<i32, bool>,
-    /// Whether nothing more is recorded: what is left is no more than the kernel's buffers hold.
+    /// Whether recording has stopped, so that only the contents of the kernel's buffers are left.
     stopping: bool,
     /// The disks that are recorded.
     disks: Vec<Disk>,
-    /// Registers of their devices that could not be read.
+    /// Registers of the devices that could not be read.
     gaps: Vec<String>,
-    /// The disks that there were at the start, where all were to be recorded.
+    /// The disks that existed at the start, if all were to be recorded.
     before: Option<Vec<Disk>>,
 }
 
@@ -306,7 +306,7 @@ impl Worker {
         Outcome { ledger: self.pipeline.ledger().clone(), header, activity, cpus, remarks, interrupted }
     }
 
-    /// Why nothing more can come, where every recorded disk is gone.
+    /// An error if all recorded disks have been removed; else `None`.
     fn all_gone(&self) -> Option<Error> {
         let now = self.transport.disks_now()?;
         if self.disks.iter().any(|disk| now.hold(disk)) {
@@ -319,7 +319,7 @@ impl Worker {
         )
     }
 
-    /// Registers that could not be read, events lost by CPU, and disks that came or went.
+    /// Remarks about registers that could not be read, lost events by CPU, and disks that were added or removed.
     fn remarks(&self, cpus: &[CpuCounts]) -> Vec<String> {
         let lossy = cpus.iter().filter(|counts| counts.lost > 0);
         let mut out = self.gaps.clone();
@@ -340,18 +340,19 @@ impl Worker {
         out
     }
 
-    /// Whether a batch can be given on: the recording is over, or the caller keeps up.
+    /// Whether a batch can be sent: the recording has ended, or the caller keeps up.
     fn has_room(&self) -> bool {
         self.stopping
             || self.shared.stop.load(Ordering::Relaxed)
             || self.shared.waiting.load(Ordering::Relaxed) < WAITING_BATCHES
     }
 
-    /// Gives on batches of at least this many requests; true if there was one.
+    /// Sends batches of at least this many requests; returns whether there was one.
     fn give(&mut self, at_least: usize) -> bool {
         let mut any = false;
         loop {
-            // A partial batch can grow until there is room: a worker that waits for its caller does not see the recording end.
+            // A partial batch can grow until there is room. The worker must not wait for its caller here, or it would not notice the end of
+            // the recording.
             let at_least = if self.has_room() { at_least } else { BATCH_ROWS };
             let Self { pipeline, transport, own, shared, .. } = &mut *self;
             let mut live = shared.live();
@@ -362,7 +363,7 @@ impl Worker {
             drop(live);
             let Some(batch) = batch else { return any };
             any = true;
-            // Waits while the caller has enough to do; meanwhile the kernel's own buffers fill.
+            // Waits until the caller has received a batch; meanwhile the kernel's own buffers fill.
             while !self.has_room() {
                 std::thread::sleep(LOOK_AFTER_CALLER);
             }
@@ -374,7 +375,7 @@ impl Worker {
     }
 }
 
-/// Where the trace comes from.
+/// The origin of the trace.
 fn header(files: &Files, disks: &[Disk]) -> Header {
     let text = |name: &str| files.get(name).map_or("", |text| text.trim());
     let monotonic = text("trace_clock").contains("[mono]");
@@ -395,7 +396,7 @@ fn header(files: &Files, disks: &[Disk]) -> Header {
     }
 }
 
-/// Events lost by the `stats` text of a CPU: overwritten before they were read, or refused.
+/// The number of lost events in the `stats` text of a CPU: overwritten before they were read, or dropped.
 pub(crate) fn lost_by_counters(text: &str) -> u64 {
     let count = |name: &str| -> u64 {
         let found = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
@@ -404,7 +405,7 @@ pub(crate) fn lost_by_counters(text: &str) -> u64 {
     count("overrun") + count("commit overrun") + count("dropped events")
 }
 
-/// The disks, the remarks, and why the recording ended, for people.
+/// The note of the trace: the disks, the remarks, and why the recording ended early, if so.
 fn note(disks: Option<&str>, remarks: &[String], interrupted: Option<&Error>) -> String {
     let mut out = disks.unwrap_or_default().to_owned();
     for remark in remarks {

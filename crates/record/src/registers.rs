@@ -1,5 +1,5 @@
-//! What the recorded devices say of themselves: the files of sysfs and debugfs that hold the registers of an eMMC or the
-//! descriptors of a UFS, as they were at the start of the recording. `emmclab-registers` reads their contents.
+//! Reads the registers of the recorded devices: the files of sysfs and debugfs with the registers of an eMMC or the descriptors of a UFS
+//! device, at the start of the recording. `emmclab-registers` decodes their contents.
 //!
 //! The recorded machine prints for each disk a text `registers/DISK`:
 //!
@@ -16,12 +16,12 @@ use serde::Serialize;
 use crate::disks::Disk;
 use crate::kernel::Files;
 
-/// Name of a text, before that of its disk.
+/// Prefix of a text's name, before that of its disk.
 const PREFIX: &str = "registers/";
-/// How the register of an eMMC becomes readable, where it is not there.
+/// What to do if the register of an eMMC is missing.
 const NO_DEBUGFS: &str = "is not there (as root: `mount -t debugfs nodev /sys/kernel/debug`)";
 
-/// The commands for a POSIX shell that print the texts of these disks.
+/// The commands for a POSIX shell that print these texts for the disks.
 pub(crate) fn script(disks: &[Disk]) -> String {
     let is_plain =
         |name: &&str| name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-!.".contains(&byte));
@@ -31,22 +31,22 @@ pub(crate) fn script(disks: &[Disk]) -> String {
     format!("N='{}'\n{}\n", names.join(" "), lines.join("\n"))
 }
 
-/// A device, and its files.
+/// A device, and its register files.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct DeviceRegisters {
-    /// The recorded disks that are on it.
+    /// The recorded disks on this device.
     pub disks: Vec<String>,
     /// `emmc` or `ufs`.
     pub kind: String,
-    /// Its folder on the recorded machine.
+    /// The device's folder on the recorded machine.
     pub folder: String,
-    /// The files of that folder that could be read, by their path in it, and their lines.
+    /// The files of that folder that could be read: their path in it, and their line.
     pub files: BTreeMap<String, String>,
-    /// What could not be read, and why.
+    /// The files that could not be read, and why.
     pub gaps: Vec<String>,
 }
 
-/// The devices of the texts that the recorded machine has printed.
+/// Parses the texts printed by the recorded machine into devices.
 pub(crate) fn devices(texts: &Files) -> Vec<DeviceRegisters> {
     let mut devices: Vec<DeviceRegisters> = Vec::new();
     for (name, text) in texts {
@@ -84,7 +84,7 @@ pub(crate) fn devices(texts: &Files) -> Vec<DeviceRegisters> {
     devices
 }
 
-/// What could not be read of each device, for people.
+/// Remarks for users about files that could not be read.
 pub(crate) fn remarks(devices: &[DeviceRegisters]) -> Vec<String> {
     let of = |device: &DeviceRegisters| {
         let lack = if device.files.is_empty() { "no registers" } else { "registers incomplete" };

@@ -6,51 +6,50 @@ use emmclab_trace::{Bytes, Ledger, NameId, Names, Nanos, Op, Request, SyncCounts
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
-/// Upper bound on the rows of an interval, which may last for hours; further processes are counted together, without a
-/// name.
+/// Maximum number of rows in an interval, which may last for hours; further processes are counted in one row without a name.
 const MOST_ROWS: usize = 512;
 
-/// Response times are counted up to here; longer ones as this long.
+/// Maximum response time in the histograms; longer ones are counted as this long.
 const LONGEST_NS: u64 = 120_000_000_000;
 
 /// The requests of one process by one operation since the last snapshot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ProcessStats {
-    /// Name of the process; empty if unknown, or of the rest where there are very many.
+    /// Name of the process; empty if unknown, or for the processes beyond the maximum number of rows.
     pub process: String,
     /// The operation.
     pub op: Op,
     /// Requests.
     pub requests: u64,
-    /// Data of reads and writes, range of discards.
+    /// Bytes read or written, or the total range of discards.
     pub bytes: Bytes,
-    /// The largest of them.
+    /// Size of the largest request.
     #[serde(rename = "largest_bytes")]
     pub largest: Bytes,
     /// Median response time.
     #[serde(rename = "response_p50_ns")]
     pub response_p50: Nanos,
-    /// Response time that 99 of 100 requests do not exceed.
+    /// 99th percentile of the response times.
     #[serde(rename = "response_p99_ns")]
     pub response_p99: Nanos,
     /// Requests that arrived when no earlier one was unfinished.
     pub no_wait: u64,
 }
 
-/// The counts since the last snapshot, and the ledger since the start.
+/// Counts since the last snapshot, and the ledger since the start.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Stats {
-    /// Time on the trace's clock from the first arrival of the interval to its last completion.
+    /// Time on the trace's clock, from the first arrival to the last completion of the interval.
     #[serde(rename = "span_ns")]
     pub span: Nanos,
     /// Requests.
     pub requests: u64,
     /// Requests that arrived when no earlier one was unfinished.
     pub no_wait: u64,
-    /// Sum of all response times; divided by the span it is the mean queue depth (Little's law).
+    /// Sum of all response times. Divided by the span, it is the mean queue depth (Little's law).
     #[serde(rename = "response_sum_ns")]
     pub response_sum: Nanos,
-    /// Idle gaps: times without a request between two.
+    /// Number of idle gaps, in which no request was in progress.
     pub gaps: u64,
     /// Sum of the idle gaps.
     #[serde(rename = "idle_ns")]
@@ -58,9 +57,9 @@ pub struct Stats {
     /// The longest idle gap.
     #[serde(rename = "longest_gap_ns")]
     pub longest_gap: Nanos,
-    /// By process and operation, the most requests first.
+    /// By process and operation; the row with the most requests first.
     pub processes: Vec<ProcessStats>,
-    /// Waits for durability that ended, by process and file system.
+    /// Completed waits for durability, by process and file system.
     pub syncs: Vec<SyncCounts>,
     /// Counts since the recording began.
     pub ledger: Ledger,
@@ -72,7 +71,7 @@ struct Row {
     bytes: u64,
     largest: u64,
     no_wait: u64,
-    /// Two significant digits, as a screen shows. Absent only where its bounds were refused.
+    /// Histogram of response times with two significant digits, as displayed. `None` only if its bounds are invalid.
     response: Option<Histogram<u32>>,
 }
 
@@ -104,7 +103,7 @@ pub(crate) struct Meter {
 }
 
 impl Meter {
-    /// Counts waits for durability.
+    /// Counts completed waits for durability.
     pub(crate) fn see_syncs(&mut self, calls: Vec<SyncCounts>) {
         let rows = &mut self.current.syncs;
         for call in calls {
@@ -117,7 +116,7 @@ impl Meter {
         }
     }
 
-    /// Counts the next request.
+    /// Counts a request.
     pub(crate) fn see(&mut self, request: &Request) {
         let stats = &mut self.current;
         let end = request.complete.unwrap_or(request.arrival);
@@ -151,7 +150,7 @@ impl Meter {
         }
     }
 
-    /// Takes the figures since the last call.
+    /// Returns the figures since the last call, and begins a new interval.
     pub(crate) fn take(&mut self, processes: &Names, ledger: &Ledger) -> Stats {
         let mut stats = std::mem::take(&mut self.current);
         if let (Some(first), Some(last)) = (self.first.take(), self.last.take()) {

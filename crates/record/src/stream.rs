@@ -1,4 +1,4 @@
-//! The stream of the helper script on the recorded machine: texts first, then raw pages.
+//! Parses the output of the helper script on the recorded machine: texts first, then raw pages.
 //!
 //! ```text
 //! @@emmclab 1                     the helper runs
@@ -22,41 +22,41 @@ use crate::kernel::Files;
 
 /// The version of the protocol in its first line.
 const VERSION: &str = "1";
-/// No line of the protocol, of `/proc/mounts` or of a format file is longer.
+/// Maximum length of a line; no line of the protocol, of `/proc/mounts` or of a format file is longer.
 const LONGEST_LINE: u64 = 1 << 16;
-/// The texts together are some 30 KB; more is no helper.
+/// Maximum length of all texts, which usually have some 30 KB; more cannot be from the helper.
 const LARGEST_TEXTS: usize = 1 << 24;
 
 /// A part of the stream after the texts.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Frame {
-    /// Pages follow; read each with [`HelperStream::page`].
+    /// Pages follow; each is read with [`HelperStream::page`].
     Pages {
-        /// The CPU they are of.
+        /// The CPU of the pages.
         cpu: usize,
-        /// How many.
+        /// Number of pages.
         count: u64,
     },
-    /// Every CPU has been read up to its end.
+    /// The end of a round: every CPU has been read up to its end.
     Round,
-    /// The recording has ended; the texts at the end follow.
+    /// The end of the recording; the final texts follow.
     End,
 }
 
-/// Reads the stream of the helper, from a live link or from a file that it was kept in.
+/// Reads the output of the helper, from a live connection or from a file.
 pub struct HelperStream<R> {
     input: BufReader<R>,
     line: Vec<u8>,
 }
 
-/// The link ended, or the recording was cut off, in the middle.
+/// The error if the connection or the file ends early.
 pub(crate) fn link_lost() -> Error {
     Error::new(Kind::Truncated, "the link to the recorded machine was lost")
         .hint("use the trace, which is complete up to this moment; the helper removes its tracefs instance by itself")
 }
 
 impl<R: Read> HelperStream<R> {
-    /// A stream that begins with the helper's first line, or what a shell prints before it.
+    /// A stream that begins with the helper's first line, or with output of the shell before it.
     pub fn new(input: R) -> Self {
         Self { input: BufReader::with_capacity(1 << 18, input), line: Vec::new() }
     }
@@ -76,7 +76,7 @@ impl<R: Read> HelperStream<R> {
         if self.line.pop() != Some(b'\n') {
             return Err(if read as u64 == LONGEST_LINE { foreign(&self.line) } else { link_lost() });
         }
-        // A pseudo-terminal in between makes CR LF of LF, and would damage pages too.
+        // A pseudo-terminal replaces LF by CR LF, which would also damage pages.
         if self.line.last() == Some(&b'\r') {
             return Err(Error::new(Kind::Unsupported, "the link changes line ends, so that bytes do not arrive as sent")
                 .hint("update adb, or remove `RequestTTY` from the ssh configuration: a pseudo-terminal stands in between"));
@@ -85,10 +85,10 @@ impl<R: Read> HelperStream<R> {
         std::str::from_utf8(line).map(Some).map_err(|_| foreign(line))
     }
 
-    /// Reads the texts up to the mark `@@until`. Lines before the helper's first are what a shell prints on login.
+    /// Reads the texts up to the mark `@@until`. Lines before the helper's first line are output of the login shell.
     ///
     /// # Errors
-    /// Where the helper cannot record, the link ends, or something else answers.
+    /// If the helper cannot record, the connection is lost, or the output is not that of the helper.
     pub fn texts(&mut self, until: &str) -> Result<Files> {
         let mut files = Files::new();
         let mut name: Option<String> = None;
@@ -119,10 +119,10 @@ impl<R: Read> HelperStream<R> {
         Err(link_lost())
     }
 
-    /// The next frame.
+    /// Reads the next frame.
     ///
     /// # Errors
-    /// Where the link ends or the stream is damaged.
+    /// If the connection is lost or the stream is damaged.
     pub fn frame(&mut self) -> Result<Frame> {
         let line = self.line()?.ok_or_else(link_lost)?;
         let mut words = line.split(' ');
@@ -137,10 +137,10 @@ impl<R: Read> HelperStream<R> {
         }
     }
 
-    /// Reads a page into `page`, whose length is that of a page.
+    /// Reads a page into `page`, which must have the length of a page.
     ///
     /// # Errors
-    /// Where the link ends before it is whole.
+    /// If the connection is lost before the page is complete.
     pub fn page(&mut self, page: &mut [u8]) -> Result<()> {
         self.input.read_exact(page).map_err(|error| failed(&error))
     }
@@ -164,7 +164,7 @@ fn foreign(line: &[u8]) -> Error {
     )
 }
 
-/// An error that the helper reports, in words.
+/// Translates an error code of the helper into a text with a hint.
 fn refused(word: &str) -> Error {
     let (problem, hint) = match word {
         "tracefs" => (
@@ -244,7 +244,7 @@ mod tests {
         fn foreign_bytes_never_panic(at in 0..SAMPLE.len(), with in prop::collection::vec(any::<u8>(), 0..20)) {
             let mut bytes = SAMPLE.to_vec();
             bytes.splice(at..(at + with.len()).min(SAMPLE.len()), with);
-            // The texts may come out in another place; what matters is that it ends.
+            // The texts may be at other positions; the test only checks that parsing ends.
             let mut stream = HelperStream::new(&bytes[..]);
             let _ = stream.texts("ready");
             while let Ok(frame) = stream.frame() {

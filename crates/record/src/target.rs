@@ -1,4 +1,4 @@
-//! The machine to record, and the way to it.
+//! The machine to record, and how to reach it.
 
 /// The machine to record.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -15,11 +15,11 @@ pub enum Target {
     },
     /// An Android phone over adb.
     Adb {
-        /// Its serial number; the only phone where `None`.
+        /// The phone's serial number; `None` if only one phone is connected.
         serial: Option<String>,
-        /// Port of the adb server of this host; `$ANDROID_ADB_SERVER_PORT` or 5037 where `None`.
+        /// Port of the adb server of this host; `None` for `$ANDROID_ADB_SERVER_PORT` or 5037.
         port: Option<u16>,
     },
-    /// Any other way: a command whose standard input and output are those of the helper run with [`crate::helper_command`].
+    /// Another connection: a command whose standard input and output are those of the helper, which is run with [`crate::helper_command`].
     Command(Vec<String>),
 }

@@ -1,4 +1,4 @@
-//! The part of a live device that one thread at a time drives: stack, clock, requests in progress, measurement.
+//! The state of a live device that is used by one thread at a time: stack, clock, requests in progress, measurement.
 
 mod orders;
 
@@ -21,7 +21,7 @@ use crate::request::{Part, Pending};
 use crate::status::{Status, Sums};
 use crate::trace::Recording;
 
-/// Completions for each receiver, to be sent once the lock is free.
+/// Completions for each receiver, to be delivered after the lock is released.
 pub(crate) type Deliveries = Vec<(Arc<dyn Completions>, Vec<Completion>)>;
 
 pub(crate) struct Core {
@@ -33,7 +33,7 @@ pub(crate) struct Core {
     pub stack: Stack,
     pub clock: Clock,
     limits: Limits,
-    /// Requests in progress by number; the number of each by that of its commands in the stack.
+    /// Requests in progress, by number.
     pending: FxHashMap<u64, Pending>,
     owners: FxHashMap<u64, u64>,
     next: u64,
@@ -41,18 +41,18 @@ pub(crate) struct Core {
     sums: Sums,
     recording: Option<Recording>,
     log: Option<RunLog>,
-    /// Tells what the blocks of writes are, where a layer or a recording asks.
+    /// Identifies the blocks of writes, if a layer or a recording needs it.
     naming: Option<Naming>,
-    /// Why the image takes no data, if so.
+    /// Why the image cannot be written, if so.
     image_error: Option<io::Error>,
     refusals: Refusals,
-    /// The error that ended the service, if any: a broken invariant, a recording that cannot be written.
+    /// The error that ended the service, if any: a violated invariant, or a recording that cannot be written.
     pub broken: Option<Error>,
-    /// Whether there was such an error, which is told once.
+    /// Whether there was such an error. It is kept after `broken` was reported.
     ended: bool,
     powered: bool,
     deliveries: Deliveries,
-    /// Kept to reuse their memory.
+    /// Buffers that are reused.
     parts: Vec<Part>,
     answers: Vec<Answer>,
 }
@@ -106,17 +106,17 @@ impl Core {
         self.limits
     }
 
-    /// Takes requests that come now.
+    /// Accepts requests that arrive now.
     pub fn take(&mut self, requests: &mut Vec<BlockRequest>, to: &Arc<dyn Completions>) {
         let now = self.clock.now();
         if self.image_error.is_some() {
-            // There may be room again.
+            // There may be space again.
             self.image_error = self.stack.land(now).err();
         }
         for request in requests.drain(..) {
             let (tag, changes) = (request.tag, request.action != emmclab_serve::Action::Read);
             let refused = self.refusal(changes).map_or(Ok(()), Err);
-            // A discard of a part of a zone is refused.
+            // A discard of a part of a zone would be refused.
             let by_discard = self.stack.is_plain() && self.stack.device().zones().next().is_none();
             let taken =
                 refused.and_then(|()| Pending::new(request, &self.limits, by_discard, to, &mut self.parts));
@@ -136,7 +136,7 @@ impl Core {
         self.go_on();
     }
 
-    /// The reason for refusing every request, if there is one.
+    /// Why every request is refused, if so; `changes` is set for requests that change data.
     fn refusal(&self, changes: bool) -> Option<Failure> {
         if !self.powered || self.ended {
             return Some(Failure::Io);
@@ -186,7 +186,7 @@ impl Core {
         self.finish(number);
     }
 
-    /// Brings the stack to the present: on a free clock, until nothing is in progress.
+    /// Advances the stack to the present; on a free clock, until nothing is in progress.
     pub fn go_on(&mut self) {
         let mut now = self.clock.now();
         loop {
@@ -216,7 +216,7 @@ impl Core {
         }
     }
 
-    /// Does everything up to `now`, and completes what is complete by then.
+    /// Simulates everything up to `now`, and completes the requests that are complete by then.
     fn advance(&mut self, now: Nanos) {
         let mut answers = std::mem::take(&mut self.answers);
         loop {
@@ -230,7 +230,7 @@ impl Core {
             if answers.is_empty() {
                 break;
             }
-            // Data that was programmed by now is durable before its request is acknowledged.
+            // Data that was programmed by now must be durable before its request is acknowledged.
             self.image_error = self.stack.land(now).err();
             for answer in answers.drain(..) {
                 self.answered(answer, now);
@@ -247,7 +247,7 @@ impl Core {
             let late = Instant::now().saturating_duration_since(due);
             self.sums.late.saturating_record((late.as_nanos() as u64).max(1));
         }
-        // Nothing is promised of a request that fails.
+        // The completion of a failed request promises nothing.
         if let Some(log) = self.log.as_ref().filter(|_| !answer.failed) {
             log.completes(answer.id, answer.event.complete);
         }
@@ -272,7 +272,7 @@ impl Core {
         }
     }
 
-    /// Answers a request of which nothing is left to do.
+    /// Answers a request if all of its commands are complete.
     fn finish(&mut self, number: u64) {
         if self.pending.get(&number).is_some_and(Pending::is_over)
             && let Some(pending) = self.pending.remove(&number)
@@ -290,7 +290,7 @@ impl Core {
         }
     }
 
-    /// Fails everything in progress: it will never complete.
+    /// Fails all requests in progress, because they will never be completed.
     fn abandon(&mut self) {
         for id in self.stack.abandon() {
             if let Some(recording) = &mut self.recording
@@ -321,17 +321,17 @@ impl Core {
         self.broken.get_or_insert(error);
     }
 
-    /// Requests that are to be sent; they leave the list.
+    /// Removes and returns the completions that are to be delivered.
     pub fn take_deliveries(&mut self) -> Deliveries {
         std::mem::take(&mut self.deliveries)
     }
 
-    /// When the stack next has to be brought to the present; `None` if nothing is in progress or the clock is free.
+    /// When the stack has to be advanced next; `None` if nothing is in progress or the clock is free.
     pub fn next_due(&self) -> Option<Instant> {
         self.clock.host(self.stack.next_event()?)
     }
 
-    /// Has the device do its own work up to now: write-back, folding, idle collection.
+    /// Lets the device do its background work up to now: write-back, folding, idle collection.
     pub fn idle(&mut self) {
         if !self.powered || self.ended || self.stack.stop().is_some() {
             return;
@@ -343,7 +343,7 @@ impl Core {
         self.image_error = self.stack.land(now).err();
     }
 
-    /// Figures now, and since the last look.
+    /// The present status, with the figures since the last call.
     pub fn status(&mut self) -> Status {
         let now = self.clock.now();
         let (device, counters) = (self.stack.device(), self.stack.device().counters());
@@ -370,7 +370,7 @@ impl Core {
         self.sums.look(now, status)
     }
 
-    /// The run so far, as a replay sums one up.
+    /// The result of the run so far, as of a replay.
     pub fn result(&self) -> SimulationResult {
         let options = ReplayOptions {
             mode: Mode::Closed,

@@ -1,4 +1,4 @@
-//! What is asked of a served device beside requests: cuts of power, settings, figures, an end.
+//! Operations on a served device other than requests: power cuts, settings, figures, shutdown.
 
 use emmclab_base::{Error, Health, Kind, Nanos, Result};
 use emmclab_device::{Device, Quiet, Rare};
@@ -10,38 +10,38 @@ use crate::log::RunLog;
 use crate::naming::Naming;
 
 impl Core {
-    /// Cuts the power; requests in progress fail, and all that come until it is back.
+    /// Cuts the power: all requests fail, those in progress and those that arrive before [`Self::restore`].
     pub fn cut(&mut self) -> Result<()> {
         self.go_on();
         let now = self.clock.now();
         self.powered = false;
         self.sums.cuts += 1;
         self.abandon();
-        // A log is that of one life of the device.
+        // A log ends with the first power cut.
         self.end_log()?;
         self.stack.cut(now)
     }
 
-    /// The workload says what it was told is safe: the line goes into the log, after every completion that was sent.
+    /// Logs a line about data that the workload was told is safe, after all completions that were delivered.
     pub fn acknowledge(&mut self, text: &str) {
         if let Some(log) = &self.log {
             log.acknowledge(self.clock.now(), text);
         }
     }
 
-    /// Gives this place in the log a name.
+    /// Logs a named mark at the present position.
     pub fn mark(&mut self, text: &str) {
         if let Some(log) = &self.log {
             log.mark(self.clock.now(), text);
         }
     }
 
-    /// Ends the log, where there is one.
+    /// Ends the log, if there is one.
     pub fn end_log(&mut self) -> Result<()> {
         self.log.take().map_or(Ok(()), RunLog::finish)
     }
 
-    /// Power is back: the layers have recovered, and the file system is what they left.
+    /// Restores the power. The layers have recovered; the file system is read again.
     pub fn restore(&mut self) {
         self.go_on();
         self.powered = true;
@@ -50,7 +50,7 @@ impl Core {
         }
     }
 
-    /// Goes on with another value of a setting of the device.
+    /// Changes a setting of the device.
     pub fn set(&mut self, key: &str, value: &str) -> Result<()> {
         if let Some(layer) =
             key.split_once('.').and_then(|(name, _)| self.layers.iter().find(|layer| layer.name == name))
@@ -71,19 +71,20 @@ impl Core {
         Ok(())
     }
 
-    /// The state of the first device's flash.
+    /// The state of the flash of the first device.
     pub fn health(&self) -> Health {
         self.stack.device().health(self.config.settings())
     }
 
-    /// Figures of the run begin now.
+    /// Clears the figures of the run.
     pub fn clear_counters(&mut self) {
         self.go_on();
         self.measure = Measure::starting_at(self.stack.next_request());
         self.stack.clear_counters();
     }
 
-    /// Has the layers move what they keep aside, on a free clock with nothing in progress, and sums up the run until then.
+    /// Makes the layers move all data to its final place, and returns the result of the run until then. The clock must be free, and nothing
+    /// in progress.
     pub fn drain(&mut self) -> Result<SimulationResult> {
         self.move_all()?;
         Ok(self.result())
@@ -106,14 +107,14 @@ impl Core {
         Ok(())
     }
 
-    /// Has the layers move all to its place, and takes them away: the contents are those of a device without layers.
+    /// Makes the layers move all data to its final place, and removes the layers: the contents are then those of a device without layers.
     pub fn make_plain(&mut self) -> Result<()> {
         self.move_all()?;
         self.layers.clear();
         Ok(())
     }
 
-    /// An orderly end: requests in progress are finished, the device programs what it holds.
+    /// Shuts down in an orderly way: finishes requests in progress, and programs all cached data.
     pub fn power_off(&mut self) -> Result<()> {
         self.clock.set_pace(Pace::Free);
         self.go_on();

@@ -1,4 +1,4 @@
-//! The contents of a `trace.dat` beside its pages: the texts of the kernel, the buffers, and offsets of their pages.
+//! The contents of a `trace.dat` file except its pages: texts of the kernel, buffers, and the offsets of their pages.
 
 use std::fs::File;
 use std::io::{Seek, SeekFrom};
@@ -13,26 +13,26 @@ use crate::kernel::Files;
 pub(super) const MAGIC: &[u8] = b"\x17\x08\x44tracing";
 
 const MOST_CPUS: u64 = 1 << 13;
-/// Sections of options name one another; more than this, and they go round in a ring.
+/// Maximum number of option sections. They are linked; more than this means that the links form a circle.
 const MOST_OPTION_SECTIONS: usize = 1000;
 
-/// Options, of both versions unless said otherwise.
+/// Option ids; those without a remark exist in both versions.
 const DONE: u16 = 0;
 const CPU_STATISTICS: u16 = 2;
 const BUFFER: u16 = 3;
 const TRACE_CLOCK: u16 = 4;
-/// Offsets of these sections in version 7.
+/// Ids of options that hold the offset of a section, in version 7.
 const HEADER_INFO: u16 = 16;
 const EVENT_FORMATS: u16 = 18;
 const NAMES_OF_TASKS: u16 = 21;
-/// Flag of a section that is compressed.
+/// Flag of a compressed section.
 const COMPRESSED: u16 = 1;
 
-/// A tracefs instance that was recorded; the main one has no name.
+/// A recorded tracefs instance; the main one has no name.
 #[derive(Debug, Default)]
 pub(super) struct Buffer {
     pub(super) name: String,
-    /// Name of the clock; empty if the file does not say.
+    /// Name of the clock; empty if the file does not specify it.
     pub(super) clock: String,
     pub(super) cpus: Vec<Pages>,
 }
@@ -49,20 +49,20 @@ pub(super) struct Pages {
 pub(super) struct Contents {
     pub(super) compression: Compression,
     pub(super) page_bytes: u64,
-    /// As of a live machine: formats, layout of pages, byte order.
+    /// The texts as read from a live machine: formats, layout of pages, byte order.
     pub(super) files: Files,
-    /// The main buffer and those of instances, without those that hold no page.
+    /// The main buffer and those of instances; empty ones are omitted.
     pub(super) buffers: Vec<Buffer>,
-    /// `per_cpu/cpuN/stats` of the main buffer.
+    /// The `per_cpu/cpuN/stats` texts of the main buffer.
     pub(super) statistics: Vec<String>,
-    /// Text of `saved_cmdlines`: numbers and names of tasks.
+    /// The text of `saved_cmdlines`: ids and names of tasks.
     pub(super) saved_names: String,
-    /// Text of `trace_clock`.
+    /// The text of `trace_clock`.
     clock: String,
 }
 
 impl Contents {
-    /// Reads all but the pages.
+    /// Reads everything except the pages.
     pub(super) fn read(parser: &mut Parser<File>) -> Result<Self> {
         if parser.bytes(MAGIC.len() as u64)? != MAGIC {
             return Err(Error::new(Kind::UnknownFormat, "is not a trace.dat of trace-cmd")
@@ -100,9 +100,9 @@ impl Contents {
         Ok(contents)
     }
 
-    /// Gives the buffers without a clock of their own that of the file.
+    /// Sets the clock of buffers without their own clock to that of the file.
     fn set_clocks(&mut self) {
-        // As in tracefs: `[local] global counter ...`, the chosen one in brackets; or its name alone.
+        // As in tracefs: `[local] global counter ...` with the selected clock in brackets, or only its name.
         let text = self.clock.trim_matches(['\0', '\n', ' ']);
         let chosen = text.split_once('[').and_then(|(_, rest)| rest.split_once(']'));
         let clock = chosen.map_or(text, |(clock, _)| clock);
@@ -112,14 +112,14 @@ impl Contents {
         self.buffers.retain(|buffer| !buffer.cpus.is_empty());
     }
 
-    /// A version 6 file: parts in a fixed order, then options, then the table of CPUs.
+    /// Reads a version 6 file: parts in a fixed order, then options, then the table of CPUs.
     fn version_6(&mut self, parser: &mut Parser<File>) -> Result<()> {
         self.header_info(parser)?;
         for _ in 0..parser.number(4)? {
             parser.text()?;
         }
         self.event_formats(parser)?;
-        // Symbols, formats of printk.
+        // Skips kernel symbols and printk formats.
         for _ in 0..2 {
             let size = parser.number(4)?;
             parser.bytes(size)?;
@@ -150,7 +150,7 @@ impl Contents {
         Ok(())
     }
 
-    /// The options of a version 6 file; places and names of the instances are added to `instances`.
+    /// Reads the options of a version 6 file; offsets and names of the instances are added to `instances`.
     fn options_6(&mut self, parser: &mut Parser<File>, instances: &mut Vec<(u64, String)>) -> Result<()> {
         loop {
             let id = parser.number(2)? as u16;
@@ -179,7 +179,7 @@ impl Contents {
         }
     }
 
-    /// Follows the options of a version 7 file.
+    /// Reads the linked option sections of a version 7 file.
     fn version_7(&mut self, parser: &mut Parser<File>) -> Result<()> {
         let mut next = parser.number(8)?;
         for _ in 0..MOST_OPTION_SECTIONS {
@@ -224,7 +224,7 @@ impl Contents {
         if count > MOST_CPUS {
             return Err(nonsense("CPUs", count));
         }
-        // Of compressed pages, the number of their chunks comes first.
+        // Compressed pages begin with the number of their chunks.
         let skip = if self.compression == Compression::None { 0 } else { 4 };
         let mut cpus = Vec::new();
         for _ in 0..count {
@@ -238,7 +238,7 @@ impl Contents {
         Ok(())
     }
 
-    /// The content of the section at `at`, unpacked.
+    /// The decompressed contents of the section at `at`.
     fn section(&self, parser: &mut Parser<File>, at: u64) -> Result<Vec<u8>> {
         parser.input.seek(SeekFrom::Start(at)).map_err(|error| damaged(&error))?;
         let _id = parser.number(2)?;
@@ -275,7 +275,7 @@ impl Contents {
     }
 }
 
-/// The table of CPUs of a version 6 file.
+/// Reads the table of CPUs of a version 6 file.
 fn table_6(parser: &mut Parser<File>, cpus: u64) -> Result<Vec<Pages>> {
     let mut out = Vec::new();
     for cpu in 0..cpus {

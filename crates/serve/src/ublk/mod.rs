@@ -30,27 +30,28 @@ use crate::device::{BlockDevice, Limits};
 use crate::holders;
 use crate::supervisor::Supervisor;
 
-/// A read or write of the kernel has at most this many bytes; this much memory is kept for each request that has come at once.
+/// Maximum length of a read or write of the kernel, in bytes. Each tag has a buffer of this size, whose memory is allocated when it is
+/// first used.
 const LONGEST_BYTES: u32 = 512 << 10;
-/// Requests are no shorter limited than this: the kernel reads and writes whole pages.
+/// Requests cannot be limited to less than this: the kernel reads and writes whole pages.
 const PAGE: u32 = 4096;
-/// Time for the files of a new device to appear in `/dev`.
+/// How long to wait for the files of a new device to appear in `/dev`.
 const APPEARS: Duration = Duration::from_secs(5);
-/// Time for the threads of queues to end once the disk is gone.
+/// How long to wait for the queue threads to end after the disk was removed.
 const QUEUES_END: Duration = Duration::from_secs(5);
 const BETWEEN: Duration = Duration::from_millis(5);
 
 /// Properties of a ublk device.
 #[derive(Clone, Debug)]
 pub struct UblkOptions {
-    /// Queues, each with a thread of its own; no more than there are processors.
+    /// Number of queues, each with its own thread; no more than there are processors.
     pub queues: u16,
-    /// Requests in flight in each queue: 1 to 4096.
+    /// Maximum number of requests in flight in each queue: 1 to 4096.
     pub depth: u16,
-    /// Time for processes to leave a file system before unmounting fails.
+    /// How long to wait for processes that use a file system before unmounting fails.
     pub patience: Duration,
-    /// A command that calls [`crate::delete_left_ublk`] with the number that is added as its last argument. It runs where this
-    /// process was killed: the kernel removes the disk then, but not the device. Without one, `/dev/ublkcN` stays.
+    /// A command that calls [`crate::delete_left_ublk`] with the number that is appended as its last argument. It is run if this process
+    /// was killed: the kernel then removes the disk, but not the device. Without a command, `/dev/ublkcN` remains.
     pub cleaner: Vec<OsString>,
 }
 
@@ -60,7 +61,7 @@ impl Default for UblkOptions {
     }
 }
 
-/// A ublk device with the threads that serve it. The kernel does not look for partitions; `partx -a` shows them.
+/// A ublk device with the threads that serve it. The kernel does not scan for partitions; `partx -a` adds them.
 pub(crate) struct Ublk {
     supervisor: Supervisor,
     control: Control,
@@ -70,7 +71,7 @@ pub(crate) struct Ublk {
     started: bool,
 }
 
-/// Longest read or write in bytes.
+/// Maximum length of a read or write in bytes.
 fn longest_request(limits: &Limits) -> Result<u32> {
     let longest = u64::from(limits.max_sectors) * SECTOR as u64;
     let longest = longest.min(u64::from(LONGEST_BYTES)) as u32 / PAGE * PAGE;
@@ -107,7 +108,7 @@ fn refused(work: &str, errno: Errno) -> Error {
         .hint("see `dmesg` for the reason")
 }
 
-/// Opens or finds a file of a new device, which appears soon.
+/// Opens or finds a file of a new device; waits until it appears.
 fn appearing<T>(path: &Path, mut open: impl FnMut(&Path) -> io::Result<T>) -> Result<T> {
     let until = Instant::now() + APPEARS;
     loop {
@@ -125,13 +126,13 @@ fn appearing<T>(path: &Path, mut open: impl FnMut(&Path) -> io::Result<T>) -> Re
 }
 
 impl Ublk {
-    /// Makes a ublk device of the device.
+    /// Creates a ublk device that passes its requests to `device`.
     pub(crate) fn start(device: &Arc<dyn BlockDevice>, options: &UblkOptions) -> Result<Self> {
         let limits = device.limits();
         check(&limits, options)?;
         let buffer_bytes = longest_request(&limits)?;
         let mut control = Control::open()?;
-        // A random number: keys of hash maps are.
+        // A random number, from the random keys of hash maps.
         let token = RandomState::new().build_hasher().finish();
         let mut cleaner = options.cleaner.clone();
         if !cleaner.is_empty() {
@@ -151,7 +152,7 @@ impl Ublk {
         ublk.control
             .set_parameters(info.device, abi::parameters(&limits, info.buffer_bytes.min(buffer_bytes)))
             .map_err(|errno| refused("take the limits of the device", errno))?;
-        // It may be open once only.
+        // The file can be opened only once.
         let path = PathBuf::from(format!("/dev/ublkc{}", info.device));
         let file = Arc::new(appearing(&path, |path| OpenOptions::new().read(true).write(true).open(path))?);
         for queue in 0..info.queues {
@@ -165,7 +166,7 @@ impl Ublk {
         Ok(ublk)
     }
 
-    /// Starts the thread of a queue and waits until it takes requests.
+    /// Starts the thread of a queue and waits until it accepts requests.
     fn start_queue(
         &mut self,
         file: &Arc<File>,
@@ -189,7 +190,7 @@ impl Ublk {
             .map_err(|error| control::no_ring(&error))
     }
 
-    /// The block device, `/dev/ublkbN`.
+    /// The path of the block device, `/dev/ublkbN`.
     pub(crate) fn path(&self) -> PathBuf {
         PathBuf::from(format!("/dev/ublkb{}", self.device))
     }
@@ -198,10 +199,10 @@ impl Ublk {
         &mut self.supervisor
     }
 
-    /// Removes the disk, also from processes that use it, and deletes the device.
+    /// Removes the disk, even if processes use it, and deletes the device.
     ///
     /// # Errors
-    /// Names the processes that held it; nothing is left behind all the same.
+    /// Names the processes that held the disk. The device is deleted even then.
     pub(crate) fn end(&mut self) -> Result<()> {
         if !std::mem::take(&mut self.started) {
             return Ok(());
@@ -213,7 +214,7 @@ impl Ublk {
                 std::thread::sleep(BETWEEN);
             }
             inbox.leave();
-            // A thread that panicked has ended its queue with it.
+            // A panic of the thread has already ended its queue.
             let _ = thread.join();
         }
         left::unmount_all(self.device);
@@ -226,7 +227,7 @@ impl Ublk {
         stopped.and(deleted)
     }
 
-    /// The error for processes that still hold the disk, which the kernel calls deleted.
+    /// The error if processes still hold the disk; the kernel marks its path as deleted.
     fn in_use(&self) -> Error {
         let path = self.path();
         let held = holders::listed(holders::of(Path::new(&format!("{} (deleted)", path.display()))));
@@ -243,15 +244,16 @@ impl Drop for Ublk {
     }
 }
 
-/// Gives up the capability of an administrator for this thread. From servers that lack it the kernel takes no partition tables
-/// (6.3 and later): a process that is killed while its driver reads one cannot end, nor can the device be deleted (seen on 6.12).
+/// Drops the `CAP_SYS_ADMIN` capability of this thread. The kernel does not read partition tables from servers without it (6.3 and later).
+/// This matters because a process that is killed while its driver reads a partition table cannot end, nor can the device be deleted (seen
+/// on 6.12).
 fn give_up_administration() -> rustix::io::Result<()> {
     let mut sets = capabilities(None)?;
     sets.effective.remove(CapabilitySet::SYS_ADMIN);
     set_capabilities(None, sets)
 }
 
-/// The thread of a queue.
+/// Runs the thread of a queue.
 fn run_queue(
     file: Arc<File>,
     info: &Info,
@@ -266,7 +268,7 @@ fn run_queue(
     {
         Ok(channel) => {
             let _ = opened.send(Ok(()));
-            // Where it fails, the kernel fails the requests and removes the disk.
+            // If serving fails, the kernel fails the requests and removes the disk.
             let _ = queue::serve(channel, device, inbox);
         }
         Err(error) => drop(opened.send(Err(error))),

@@ -1,4 +1,4 @@
-//! The thread of one queue: requests of the kernel to the device, its completions back.
+//! The thread of one queue: passes requests of the kernel to the device, and completions back.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -16,15 +16,15 @@ use crate::device::{Action, BlockDevice, BlockRequest, Completion, Completions, 
 #[derive(Default)]
 struct List {
     completions: Vec<Completion>,
-    /// The thread sleeps, or is about to.
+    /// Whether the thread sleeps, or is about to.
     asleep: bool,
 }
 
-/// Completions on their way to the thread of the queue.
+/// Completions for the thread of the queue.
 pub(super) struct Inbox {
     list: Mutex<List>,
     wake: Arc<OwnedFd>,
-    /// The thread is to end, whatever the kernel says.
+    /// Whether the thread must end, even if the kernel still has requests.
     leaving: AtomicBool,
 }
 
@@ -43,17 +43,17 @@ impl Inbox {
     }
 
     fn ring(&self) {
-        // It only fails where it was written to already.
+        // It fails only if the event is already signalled.
         let _ = rustix::io::write(&*self.wake, &1_u64.to_ne_bytes());
     }
 
-    /// Lets the thread end.
+    /// Makes the thread end.
     pub(super) fn leave(&self) {
         self.leaving.store(true, Ordering::Release);
         self.ring();
     }
 
-    /// Takes the completed requests, if any; else the thread may sleep.
+    /// Moves the completed requests to `completions`. Returns false if there are none; the thread may sleep then.
     fn take(&self, completions: &mut Vec<Completion>) -> bool {
         let mut list = self.list();
         completions.append(&mut list.completions);
@@ -79,7 +79,7 @@ impl Completions for Inbox {
     }
 }
 
-/// Serves the queue until the kernel brings no more requests.
+/// Serves the queue until the kernel sends no more requests.
 pub(super) fn serve(mut channel: Channel, device: &dyn BlockDevice, inbox: &Arc<Inbox>) -> io::Result<()> {
     let completions = Arc::clone(inbox) as Arc<dyn Completions>;
     let (mut events, mut requests, mut completed) = (Vec::new(), Vec::new(), Vec::new());
@@ -111,7 +111,7 @@ pub(super) fn serve(mut channel: Channel, device: &dyn BlockDevice, inbox: &Arc<
     }
 }
 
-/// The request of a tag as the device takes it.
+/// Translates the request of a tag for the device.
 fn request(channel: &Channel, tag: u16) -> Result<BlockRequest, Errno> {
     let description = channel.description(tag).ok_or(Errno::INVAL)?;
     let action = match description.operation {
@@ -139,7 +139,7 @@ fn action(description: &Description) -> Option<Action> {
 fn modifiers(description: &Description) -> Modifiers {
     let mut modifiers = Modifiers::empty();
     let has = |flag| description.flags & flag != 0;
-    // The kernel marks more than writes; a flush of its own has FUA, too.
+    // The kernel also sets these flags for other requests; its own flushes have FUA, too.
     let data = matches!(description.operation, Description::READ | Description::WRITE);
     modifiers.set(Modifiers::RELIABLE, description.operation != Description::FLUSH && has(Description::FUA));
     modifiers.set(Modifiers::META, data && has(Description::META));
@@ -153,7 +153,7 @@ fn finish(channel: &mut Channel, tag: u16, outcome: Result<Vec<u8>, Failure>) ->
     let outcome = match outcome {
         Err(failure) => Err(errno(failure)),
         Ok(data) if description.operation == Description::READ => {
-            // A device that reads another length than it was asked for has failed.
+            // If the device returns data of another length than requested, the read has failed.
             if data.len() == bytes && channel.store(tag, &data) { Ok(bytes) } else { Err(Errno::IO) }
         }
         Ok(_) => Ok(bytes),
