@@ -1,28 +1,28 @@
-//! The device below, as the engine drives it.
+//! The interface of the simulated block device for the engine.
 
 use emmclab_base::{BlockNote, Nanos, Request, Result};
 
 /// A block device in simulated time.
 pub trait BlockDevice {
-    /// Sectors that it takes requests for.
+    /// Size in sectors.
     fn sectors(&self) -> u64;
 
-    /// Takes a request at a time, never before that of the one before it, under a number that no other has; `notes` say what the
-    /// blocks of a write are.
+    /// Submits a request at a time that is not before the previous one, with a unique number. `notes` are the roles of the blocks of a
+    /// write.
     ///
     /// # Errors
-    /// For a request beyond the device, and where the device has stopped.
+    /// For a request beyond the end of the device, and if the device has stopped.
     fn submit(&mut self, at: Nanos, number: u64, request: &Request, notes: &[BlockNote]) -> Result<()>;
 
-    /// When it next does something that may complete a request.
+    /// When the device next does something that may complete a request.
     fn next_event(&self) -> Option<Nanos>;
 
-    /// Does everything that happens up to a time, that time included.
+    /// Simulates everything up to and including this time.
     ///
     /// # Errors
     /// As [`BlockDevice::submit`].
     fn advance(&mut self, until: Nanos) -> Result<()>;
 
-    /// Adds the completions that have become known, by the numbers of their requests; they may lie ahead.
+    /// Appends the known completions, by the numbers of their requests; their times may be in the future.
     fn take_completed(&mut self, out: &mut Vec<(u64, Nanos)>);
 }

@@ -1,4 +1,4 @@
-//! A program as instructions: names are numbers, procedures stand where they are called, loops are jumps.
+//! A program compiled to instructions: names become numbers, procedures are inlined, loops become jumps.
 
 use std::collections::HashMap;
 
@@ -7,11 +7,11 @@ use emmclab_base::{Error, Kind, Result};
 use crate::draw::{Amount, Resolved};
 use crate::program::{Access, Pick, Place, Program, Step};
 
-/// Most instructions of a program, and most calls inside each other.
+/// Maximum number of instructions of a program, and maximum depth of calls.
 const MOST_INSTRUCTIONS: usize = 1 << 20;
 const MOST_DEPTH: u32 = 64;
 
-/// An instruction of a thread. Sets of files, databases, threads, signals and locks are numbers.
+/// An instruction of a thread. Sets of files, databases, threads, signals and locks are identified by numbers.
 #[derive(Clone, Debug)]
 pub(crate) enum Instruction {
     Cpu(Resolved),
@@ -63,12 +63,12 @@ pub(crate) enum Instruction {
     Unlock(u32),
     Start(u32),
     Join(u32),
-    /// Repeats the instructions up to `end` this often, or for ever without a number.
+    /// Repeats the instructions up to `end` this many times, or for ever for `None`.
     Repeat {
         times: Option<Resolved>,
         end: u32,
     },
-    /// The end of a repeated part.
+    /// The end of a repeated section.
     Again {
         begin: u32,
     },
@@ -98,7 +98,7 @@ pub(crate) struct Code {
 
 impl Code {
     /// # Errors
-    /// [`Kind::Config`] for a procedure that calls itself, and for a program that becomes too large by calls.
+    /// [`Kind::Config`] for a procedure that calls itself, and for a program that becomes too large by inlining.
     pub fn of(program: &Program) -> Result<Self> {
         let mut compiler = Compiler::new(program);
         let mut threads = Vec::with_capacity(program.threads.len());
@@ -112,7 +112,7 @@ impl Code {
     }
 }
 
-/// Names in the order of their first use.
+/// Numbers of names, in the order of their first use.
 #[derive(Default)]
 struct Numbers {
     names: Vec<String>,
@@ -159,7 +159,7 @@ impl<'a> Compiler<'a> {
         }
     }
 
-    /// The number of a name; the program was checked, so that it is there.
+    /// The number of a set; the program was checked, so the set exists.
     fn set(&self, name: &str) -> u32 {
         self.sets.get(name).copied().unwrap_or_default()
     }
@@ -226,7 +226,7 @@ impl<'a> Compiler<'a> {
             }
             Step::Sync {} => self.out.push(Instruction::Sync),
             Step::Transaction { database, count, pages, new_pages } => {
-                // Two transactions of a database do not overlap.
+                // Transactions of the same database do not overlap.
                 let lock = self.locks.of(&format!("database {database}"));
                 let database = self.database(database);
                 let (pages, new_pages) = (pages.resolved(), new_pages.resolved());
@@ -294,7 +294,7 @@ impl<'a> Compiler<'a> {
         self.counted(&access.count, [Instruction::Access { set, kind, size: access.size.resolved() }]);
     }
 
-    /// Instructions this many times.
+    /// Repeats instructions this many times.
     fn counted<const N: usize>(&mut self, count: &Amount<u64>, instructions: [Instruction; N]) {
         if *count == Amount::Fixed(1) {
             self.out.extend(instructions);

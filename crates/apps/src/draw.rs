@@ -1,5 +1,5 @@
-//! Quantities of a program: fixed, or drawn from a distribution. A draw takes one number of the thread's own generator, and
-//! only integers decide, so that a seed draws the same values everywhere.
+//! Quantities of a program: fixed, or drawn from a distribution. A draw uses one number of the thread's own generator and only integer
+//! arithmetic, so that a seed gives the same values on every machine.
 
 use emmclab_layers::Size;
 use rand_pcg::Pcg64;
@@ -12,12 +12,12 @@ use serde::{Deserialize, Serialize};
 pub(crate) struct Draws(Pcg64);
 
 impl Draws {
-    /// Those of a thread by its number: what other threads draw does not matter.
+    /// The generator of the thread with this number; it does not depend on the draws of other threads.
     pub(crate) fn of_thread(seed: u64, thread: u32) -> Self {
         Self(Pcg64::seed_from_u64(seed ^ u64::from(thread + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15)))
     }
 
-    /// Below `limit`; 0 where it is 0.
+    /// A number below `limit`; 0 if `limit` is 0.
     pub(crate) fn below(&mut self, limit: u64) -> u64 {
         ((u128::from(self.0.next_u64()) * u128::from(limit)) >> 64) as u64
     }
@@ -47,12 +47,12 @@ pub enum Distribution<T> {
     Choices(Vec<(T, u32)>),
 }
 
-/// A quantity that can be drawn: an integer in the unit that the engine counts in.
+/// A quantity that can be drawn: it is converted to an integer in the engine's unit.
 pub trait Quantity: Copy {
-    /// The integer that the engine counts in.
+    /// The value in the engine's unit.
     fn units(self) -> u64;
 
-    /// Whether it is a possible value at all.
+    /// Whether the value is allowed.
     fn is_possible(self) -> bool {
         true
     }
@@ -72,10 +72,10 @@ impl Quantity for Size {
     }
 }
 
-/// The longest time that a step takes, in nanoseconds: 11 days.
+/// Maximum duration of a step, in nanoseconds: 11 days.
 const MOST_NS: f64 = 1e15;
 
-/// Milliseconds, as nanoseconds.
+/// Milliseconds, converted to nanoseconds.
 impl Quantity for f64 {
     fn units(self) -> u64 {
         (self * 1e6).round().clamp(0.0, MOST_NS) as u64
@@ -87,7 +87,7 @@ impl Quantity for f64 {
 }
 
 impl<T: Quantity> Amount<T> {
-    /// The same distribution over integers of the engine's unit.
+    /// The same distribution, in the engine's unit.
     pub(crate) fn resolved(&self) -> Resolved {
         match self {
             Self::Fixed(value) => Resolved::Fixed(value.units()),
@@ -105,7 +105,7 @@ impl<T: Quantity> Amount<T> {
         }
     }
 
-    /// The problem of an impossible amount; none where it is possible.
+    /// Why the amount is not allowed; `None` if it is allowed.
     pub(crate) fn fault(&self) -> Option<String> {
         let possible = match self {
             Self::Fixed(value) => value.is_possible(),
@@ -128,7 +128,7 @@ impl<T: Quantity> Amount<T> {
         }
     }
 
-    /// The smallest and the largest value that it can have.
+    /// The smallest and the largest possible value.
     pub(crate) fn range(&self) -> (u64, u64) {
         match self {
             Self::Fixed(value) => (value.units(), value.units()),
@@ -141,13 +141,13 @@ impl<T: Quantity> Amount<T> {
     }
 }
 
-/// A distribution over integers of the engine's unit.
+/// A distribution of integers in the engine's unit.
 #[derive(Clone, Debug)]
 pub(crate) enum Resolved {
     Fixed(u64),
-    /// The first value, and how many values there are.
+    /// The smallest value, and the number of values.
     Uniform(u64, u64),
-    /// Sums of the weights up to each value.
+    /// The cumulative weight up to each value, and the value.
     Choices(Box<[(u64, u64)]>),
 }
 

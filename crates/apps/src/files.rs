@@ -1,4 +1,4 @@
-//! The files of a program: which of a set exist, how long they are, and what an access means for them.
+//! The files of a program: which files of a set exist, their lengths, and the file operations of an access.
 
 use emmclab_base::{Error, Kind, Result};
 use emmclab_host::{FileId, FileOp, FileSpec, FolderId, MountId};
@@ -9,26 +9,26 @@ use crate::program::{Pick, Place, Program};
 use crate::sqlite::Sqlite;
 use crate::storage::FileStore;
 
-/// Accesses at random places begin at multiples of this, or of their own size where that is less.
+/// Accesses at random offsets are aligned to this, or to their own size if it is smaller.
 const ALIGNMENT: u64 = 4096;
-/// The generator of the sizes that files have beforehand: no thread has this number.
+/// Number of the generator for initial file sizes; no thread has this number.
 const SIZES: u32 = u32::MAX - 1;
 
-/// The files of one sort.
+/// A set of files.
 #[derive(Debug)]
 struct Set {
     name: String,
     first: u32,
     members: Vec<Option<u64>>,
-    /// How many of them exist.
+    /// Number of existing files.
     existing: u32,
-    /// The member that is made next.
+    /// The file that is created next.
     next: u32,
-    /// Bytes from the beginning that random and repeated accesses touch, where that is not all.
+    /// Length of the part at the beginning that random and repeated accesses use; `None` for the whole file.
     in_use: Option<u64>,
 }
 
-/// Where a thread is in a set of files.
+/// The current file and position of a thread in a set.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Cursor {
     member: u32,
@@ -44,10 +44,10 @@ pub(crate) struct Files {
 }
 
 impl Files {
-    /// The files that there are when a program begins, made in a store. Each set and each database has a folder of its own.
+    /// Creates the files that exist when a program begins, in a store. Each set and each database has its own folder.
     ///
     /// # Errors
-    /// For a partition that is not there, and for files that it has no room for.
+    /// For a partition that does not exist, and if there is not enough space for the files.
     pub fn new(
         program: &Program,
         seed: u64,
@@ -111,12 +111,12 @@ impl Files {
         Ok(file)
     }
 
-    /// How many sets there are.
+    /// Number of sets.
     pub fn sets(&self) -> usize {
         self.sets.len()
     }
 
-    /// Class and partition of what an operation is about; none for all of them.
+    /// Class and partition of the file of an operation; `None` if it applies to all files.
     pub fn spec_of(&self, operation: &FileOp) -> Option<FileSpec> {
         if let FileOp::FsyncFolder { mount, folder } = *operation {
             return self.specs.iter().find(|spec| spec.mount == mount && spec.folder == folder).copied();
@@ -124,10 +124,10 @@ impl Files {
         self.specs.get(operation.file()?.0 as usize).copied()
     }
 
-    /// Takes another file of a set.
+    /// Selects another file of a set.
     ///
     /// # Errors
-    /// Where none exists.
+    /// If no file of the set exists.
     pub fn pick(&self, set: u32, pick: Pick, cursor: &mut Cursor, draws: &mut Draws) -> Result<()> {
         let files = &self.sets[set as usize];
         let count = files.members.len() as u32;
@@ -147,7 +147,7 @@ impl Files {
         Ok(())
     }
 
-    /// Makes the next file of a set, or empties the one that is there.
+    /// Creates the next file of a set, or truncates it if it exists.
     pub fn create(&mut self, set: u32, cursor: &mut Cursor, out: &mut impl Extend<FileOp>) {
         let files = &mut self.sets[set as usize];
         let member = files.next;
@@ -162,7 +162,7 @@ impl Files {
         out.extend([FileOp::Close { file }]);
     }
 
-    /// A file that was made exists for all threads once it is closed.
+    /// Marks a new file as existing for all threads; called when it is closed after its creation.
     pub fn closed(&mut self, file: FileId) {
         let after = self.sets.partition_point(|set| set.first <= file.0);
         let Some(files) = after.checked_sub(1).map(|at| &mut self.sets[at]) else { return };
@@ -174,10 +174,10 @@ impl Files {
         }
     }
 
-    /// The operation of an access of `bytes`; none if there is nothing to read.
+    /// The operation of an access of `bytes`; `None` if there is nothing to read.
     ///
     /// # Errors
-    /// Where no file of the set exists.
+    /// If no file of the set exists.
     pub fn access(
         &mut self,
         set: u32,
@@ -225,19 +225,19 @@ impl Files {
         })
     }
 
-    /// The thread's file of a set.
+    /// The current file of a thread in a set.
     ///
     /// # Errors
-    /// Where none exists.
+    /// If no file of the set exists.
     pub fn current(&self, set: u32, cursor: &mut Cursor, draws: &mut Draws) -> Result<FileId> {
         self.exists(set, cursor, draws)?;
         Ok(self.sets[set as usize].file(cursor.member))
     }
 
-    /// Removes the thread's file of a set.
+    /// Deletes the current file of a thread in a set.
     ///
     /// # Errors
-    /// Where none exists.
+    /// If no file of the set exists.
     pub fn delete(&mut self, set: u32, cursor: &mut Cursor, draws: &mut Draws) -> Result<FileOp> {
         let file = self.current(set, cursor, draws)?;
         let files = &mut self.sets[set as usize];
@@ -246,10 +246,10 @@ impl Files {
         Ok(FileOp::Unlink { file })
     }
 
-    /// Sets the length of the thread's file of a set.
+    /// Truncates or extends the current file of a thread in a set.
     ///
     /// # Errors
-    /// Where none exists.
+    /// If no file of the set exists.
     pub fn truncate(
         &mut self,
         set: u32,
@@ -263,10 +263,10 @@ impl Files {
         Ok(FileOp::Truncate { file, bytes })
     }
 
-    /// Has the thread's file of one set replace that of another.
+    /// Renames the current file of a thread in one set so that it replaces that of another set.
     ///
     /// # Errors
-    /// Where the first does not exist.
+    /// If no file of the first set exists.
     pub fn rename(
         &mut self,
         (from, to): (u32, u32),
@@ -285,7 +285,7 @@ impl Files {
         Ok(FileOp::Rename { from: old, to: self.sets[to as usize].file(target) })
     }
 
-    /// Moves on to a file that exists.
+    /// Selects an existing file if the current one does not exist.
     fn exists(&self, set: u32, cursor: &mut Cursor, draws: &mut Draws) -> Result<()> {
         if self.sets[set as usize].members[cursor.member as usize].is_some() {
             return Ok(());

@@ -95,7 +95,7 @@ pub struct Partition {
     pub options: MountOptions,
 }
 
-/// Where a mounted partition lies.
+/// The location of a mounted partition on the device.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Place {
     /// Its name.
@@ -120,12 +120,12 @@ pub struct Network {
     pub round_trip_ms: f64,
 }
 
-/// Where partitions begin: the first one, and each at a multiple of it, as partitioning tools place them.
+/// Alignment of partitions in sectors, as used by partitioning tools; the first one begins here.
 const ALIGNMENT: u64 = 2048;
 
 macro_rules! presets {
     ($($name:literal,)*) => {
-        /// Names, and the text of the files in `presets/hosts`.
+        /// Names and contents of the files in `presets/hosts`.
         const PRESETS: &[(&str, &str)] =
             &[$(($name, include_str!(concat!("../../../presets/hosts/", $name, ".toml"))),)*];
     };
@@ -139,20 +139,20 @@ presets! {
 }
 
 impl HostSetup {
-    /// The names of the hosts that come with emmclab.
+    /// The names of the built-in hosts.
     pub fn preset_names() -> impl ExactSizeIterator<Item = &'static str> {
         PRESETS.iter().map(|(name, _)| *name)
     }
 
-    /// A host that comes with emmclab.
+    /// A built-in host.
     ///
     /// # Errors
-    /// [`Kind::Config`] where there is no such host; the hint lists them.
+    /// [`Kind::Config`] if there is no such host; the hint lists them.
     pub fn preset(name: &str) -> Result<Self> {
         Self::from_toml(text::preset("host", PRESETS, name)?)
     }
 
-    /// A host from the text of a TOML file.
+    /// Parses a host from the text of a TOML file.
     ///
     /// # Errors
     /// [`Kind::Config`] with line and hint for a syntax error, an unknown key and an impossible value.
@@ -162,10 +162,10 @@ impl HostSetup {
         Ok(host)
     }
 
-    /// A host from a TOML file.
+    /// Reads a host from a TOML file.
     ///
     /// # Errors
-    /// As [`HostSetup::from_toml`], and where the file cannot be read.
+    /// As [`HostSetup::from_toml`], and if the file cannot be read.
     pub fn from_file(path: &Path) -> Result<Self> {
         let text = emmclab_base::read_settings(path)?;
         Self::from_toml(&text).map_err(|error| error.in_file(path))
@@ -204,7 +204,7 @@ impl HostSetup {
         self.kernel()?.validate()
     }
 
-    /// The settings of the kernel: those of the era, with what the host gives in their place.
+    /// The settings of the kernel: those of its era, overridden by those of the host.
     ///
     /// # Errors
     /// [`Kind::Config`] for an unknown era, and for settings that it does not have.
@@ -233,10 +233,10 @@ impl HostSetup {
         table.try_into().map_err(|error: toml::de::Error| unreadable(error.message().to_owned()))
     }
 
-    /// The network of this name.
+    /// The network with this name.
     ///
     /// # Errors
-    /// [`Kind::Config`] where there is none; the hint lists them.
+    /// [`Kind::Config`] if there is none; the hint lists them.
     pub fn network(&self, name: &str) -> Result<&Network> {
         self.networks.iter().find(|network| network.name == name).ok_or_else(|| {
             let known: Vec<_> = self.networks.iter().map(|network| network.name.as_str()).collect();
@@ -245,10 +245,10 @@ impl HostSetup {
         })
     }
 
-    /// Names and places of the mounted partitions on a device of so many sectors, in their order.
+    /// Names and locations of the mounted partitions on a device of this many sectors, in order.
     ///
     /// # Errors
-    /// [`Kind::Config`] where they do not fit.
+    /// [`Kind::Config`] if they do not fit.
     pub fn places(&self, sectors: u64) -> Result<Vec<Place>> {
         let mounts = self.mounts(sectors)?;
         let place = |(name, mount): (&str, Mount)| Place {
@@ -260,10 +260,11 @@ impl HostSetup {
         Ok(mounts.into_iter().map(place).collect())
     }
 
-    /// Puts a file system on partitions: `data=lfs` on one, `lfs` on all that have one, with the options that its tools choose.
+    /// Changes the file system of partitions: of one with `data=lfs`, of all mounted ones with `lfs`. Options are set to the defaults of
+    /// its tools.
     ///
     /// # Errors
-    /// [`Kind::Config`] for an unknown file system, and for a partition that is not there or has none.
+    /// [`Kind::Config`] for an unknown file system, and for a partition that does not exist or is not mounted.
     pub fn set_filesystem(&mut self, choice: &str) -> Result<()> {
         let refused = |problem: &str, hint: String| {
             Err(Error::new(Kind::Config, problem).of_field("filesystem", 0, choice.as_bytes()).hint(hint))
@@ -294,10 +295,10 @@ impl HostSetup {
         Ok(())
     }
 
-    /// Has only syncs of files of these classes carried out; `none` is none.
+    /// Makes the host execute only syncs of files of these classes; `none` for no syncs at all.
     ///
     /// # Errors
-    /// [`Kind::Config`] for what is no class of files.
+    /// [`Kind::Config`] for an unknown class of files.
     pub fn keep_syncs(&mut self, names: &[String]) -> Result<()> {
         let mut classes = Vec::new();
         for name in names.iter().filter(|_| names != ["none"]) {
@@ -315,10 +316,10 @@ impl HostSetup {
         Ok(())
     }
 
-    /// The mounted partitions on a device of so many sectors, and the names of all mounts in their order.
+    /// The mounted partitions on a device of this many sectors with their names, in order.
     ///
     /// # Errors
-    /// [`Kind::Config`] where they do not fit.
+    /// [`Kind::Config`] if they do not fit.
     pub(crate) fn mounts(&self, sectors: u64) -> Result<Vec<(&str, Mount)>> {
         let mut out = Vec::new();
         let mut at = ALIGNMENT;
@@ -355,7 +356,7 @@ impl HostSetup {
     }
 }
 
-/// The mount of a name.
+/// The mount with this name.
 pub(crate) fn mount_of(mounts: &[(&str, Mount)], name: &str) -> Option<MountId> {
     mounts.iter().position(|(known, _)| *known == name).map(|at| MountId(at as u16))
 }
@@ -376,7 +377,7 @@ fn one() -> f64 {
     1.0
 }
 
-/// The slice that CFS gives each of two threads of a core: half its latency of 6 ms.
+/// The time slice of CFS for each of two threads on a core: half its latency of 6 ms.
 fn quantum() -> f64 {
     3.0
 }

@@ -1,4 +1,4 @@
-//! Traces that other recorders wrote, of the formats that need a decoder of ring-buffer pages.
+//! Trace formats of other recorders that contain ring-buffer pages.
 
 use std::path::Path;
 
@@ -7,10 +7,10 @@ use emmclab_trace::{ReadOptions, Result, TraceReader};
 
 use crate::trace_dat;
 
-/// The formats read here, for [`ReadOptions::further`].
+/// The formats that are supported here, for [`ReadOptions::further`].
 pub static FORMATS: &[&Format] = &[&trace_dat::FORMAT];
 
-/// Opens a trace of any format: one of [`FORMATS`], or what [`TraceReader::open`] knows by itself.
+/// Opens a trace of any format: one of [`FORMATS`], or one that [`TraceReader::open`] supports by itself.
 ///
 /// # Errors
 /// As [`TraceReader::open`].

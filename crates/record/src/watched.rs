@@ -1,4 +1,4 @@
-//! The targets of a recording: its disks, the hosts that drive them, and the file systems on them, by name.
+//! What is recorded: the disks, the MMC hosts of these disks, and the file systems on them, by name.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -6,20 +6,20 @@ use std::sync::Arc;
 
 use emmclab_trace::{CommandEvent, GrowingNames, NameId, Names, dev_t_label, fixed};
 
-/// Disks by `dev_t`; where none are named, everything is watched.
+/// The watched disks by `dev_t`; if there are none, everything is watched.
 #[derive(Default)]
 pub(crate) struct Watched {
     disks: BTreeMap<u32, String>,
-    /// The disk behind each MMC host: `mmcblkN` is that of `mmcN`.
+    /// The disk of each MMC host: `mmcblkN` belongs to `mmcN`.
     hosts: BTreeMap<[u8; 16], u32>,
-    /// Mounted devices whose file systems are watched; all where `None`.
+    /// Mounted devices whose file systems are watched; `None` for all.
     mounted: Option<BTreeMap<u32, String>>,
     names: GrowingNames,
     ids: BTreeMap<u32, NameId>,
 }
 
 impl Watched {
-    /// Names by `dev_t`; disks not in it are named `MAJOR,MINOR`.
+    /// Watches the disks with these names, by `dev_t`; other disks are named `MAJOR,MINOR`.
     pub(crate) fn new(disks: BTreeMap<u32, String>) -> Self {
         let host = |(device, name): (&u32, &String)| {
             let number = name.strip_prefix("mmcblk")?;
@@ -30,12 +30,12 @@ impl Watched {
         Self { disks, hosts, ..Self::default() }
     }
 
-    /// Watches file systems on these devices only: name by `dev_t`.
+    /// Watches file systems only on these devices (names by `dev_t`).
     pub(crate) fn mounted_on(&mut self, mounted: BTreeMap<u32, String>) {
         self.mounted = Some(mounted);
     }
 
-    /// The name of a device whose file system is watched.
+    /// The name of a device whose file system is watched; `None` if it is not watched.
     pub(crate) fn file_system(&self, device: u32) -> Option<Cow<'_, str>> {
         match &self.mounted {
             Some(mounted) => mounted.get(&device).map(Into::into),
@@ -43,21 +43,22 @@ impl Watched {
         }
     }
 
-    /// The drivers' events cannot be filtered by disk: there are other cards, and wireless chips behind MMC hosts.
+    /// Whether a driver's event belongs to a watched disk. The kernel cannot filter these events by disk, and MMC hosts also drive other
+    /// cards and wireless chips.
     pub(crate) fn is_recorded(&self, event: &CommandEvent) -> bool {
         if self.disks.is_empty() {
             return true;
         }
         if event.host.starts_with(b"mmc") {
-            // `mmc_blk_rw_start` does not say which.
+            // `mmc_blk_rw_start` does not name its host.
             let is_any = event.host == fixed(b"mmc") && !self.hosts.is_empty();
             return is_any || self.hosts.contains_key(&event.host);
         }
-        // A UFS controller does not say which of its disks it is; they are SCSI disks.
+        // Events of a UFS controller do not name the disk; UFS disks are SCSI disks.
         self.disks.values().any(|name| name.starts_with("sd"))
     }
 
-    /// The disk behind a host, where it is known by name.
+    /// The disk of a host; `None` if it is not known by name.
     pub(crate) fn disk_of(&mut self, event: &CommandEvent) -> Option<NameId> {
         let device = *self.hosts.get(&event.host)?;
         Some(self.disk(device).0)
@@ -74,17 +75,17 @@ impl Watched {
         (id, true)
     }
 
-    /// Names of the disks, to add those of hosts.
+    /// Names of the disks, to which names of hosts can be added.
     pub(crate) fn names_mut(&mut self) -> &mut Names {
         self.names.names_mut()
     }
 
-    /// Names of the disks met so far.
+    /// Names of the disks seen so far.
     pub(crate) fn names(&self) -> &Names {
         self.names.names()
     }
 
-    /// The same, for a batch to keep.
+    /// Names of the disks seen so far, for sharing with a batch.
     pub(crate) fn shared_names(&mut self) -> &Arc<Names> {
         self.names.shared()
     }

@@ -1,4 +1,4 @@
-//! Cores: threads take turns, each for a quantum at most.
+//! CPU cores: threads run on them in turn, each for at most one quantum.
 
 use std::collections::VecDeque;
 
@@ -7,17 +7,17 @@ use emmclab_base::Nanos;
 /// A core.
 #[derive(Clone, Copy, Debug, Default)]
 struct Core {
-    /// The thread on it, and the time at which it is looked at again.
+    /// The running thread, and the time of its next event.
     thread: Option<u32>,
     until: Nanos,
     since: Nanos,
-    /// The rest of the thread's quantum.
+    /// Time that is left of the thread's quantum.
     left: Nanos,
-    /// The thread that it had last.
+    /// The last thread that ran on this core.
     last: Option<u32>,
 }
 
-/// All cores, and the threads that are ready for one.
+/// All cores, and the queue of threads that are ready to run.
 #[derive(Debug)]
 pub(super) struct Cores {
     all: Vec<Core>,
@@ -36,17 +36,17 @@ impl Cores {
         }
     }
 
-    /// Time that all cores worked so far.
+    /// Total busy time of all cores so far.
     pub fn busy(&self) -> Nanos {
         self.busy
     }
 
-    /// A thread is ready.
+    /// Appends a thread to the ready queue.
     pub fn make_ready(&mut self, thread: u32) {
         self.ready.push_back(thread);
     }
 
-    /// Gives a free core to the first thread that is ready: the core, the thread, and whether the core had another one before.
+    /// Assigns a free core to the first ready thread. Returns the core, the thread, and whether the core ran another thread before.
     pub fn take(&mut self) -> Option<(usize, u32, bool)> {
         let core = self.all.iter().position(|core| core.thread.is_none())?;
         let thread = self.ready.pop_front()?;
@@ -57,23 +57,23 @@ impl Cores {
         Some((core, thread, another))
     }
 
-    /// The thread of a core works on `owed`, or on as much as its quantum lets it.
+    /// Lets the thread of a core work for `owed`, or until its quantum ends.
     pub fn work(&mut self, core: usize, owed: Nanos, now: Nanos) {
         let place = &mut self.all[core];
         (place.since, place.until) = (now, now + owed.min(place.left));
     }
 
-    /// The thread of a core leaves it.
+    /// Removes the thread from a core.
     pub fn leave(&mut self, core: usize) {
         self.all[core].thread = None;
     }
 
-    /// When the next thread is done or its quantum is over.
+    /// When the next thread finishes its work or its quantum ends.
     pub fn next_event(&self) -> Option<Nanos> {
         self.all.iter().filter(|core| core.thread.is_some()).map(|core| core.until).min()
     }
 
-    /// A core whose thread is done or whose quantum is over by now, with the thread and the time that it worked.
+    /// A core whose thread has finished its work or whose quantum has ended, with the thread and the time that it worked.
     pub fn done(&mut self, now: Nanos) -> Option<(usize, u32, Nanos)> {
         let core = self.all.iter().position(|core| core.thread.is_some() && core.until <= now)?;
         let place = &mut self.all[core];
@@ -83,7 +83,7 @@ impl Cores {
         Some((core, place.thread?, worked))
     }
 
-    /// Whether the thread of a core has to leave it to another one; else it has a new quantum where the old one is over.
+    /// Whether the thread of a core must yield it to another thread. If its quantum has ended, it gets a new one.
     pub fn is_over(&mut self, core: usize) -> bool {
         let place = &mut self.all[core];
         if place.left > Nanos::ZERO {
@@ -93,7 +93,7 @@ impl Cores {
         !self.ready.is_empty()
     }
 
-    /// Adds the work of threads that are on a core at the end.
+    /// Adds the work of threads that are running at the end.
     pub fn finish(&mut self, now: Nanos) {
         for core in self.all.iter().filter(|core| core.thread.is_some()) {
             self.busy += now - core.since;

@@ -1,4 +1,4 @@
-//! Instructions of a thread, carried out.
+//! Executes the instructions of a thread.
 
 use emmclab_base::{Nanos, Result};
 use emmclab_host::{CallerId, FileOp};
@@ -10,7 +10,7 @@ use crate::storage::{Storage, likely_wait};
 use crate::timeline::Doing;
 
 impl<S: Storage> Engine<'_, S> {
-    /// Does the next instruction of a thread, which has a core and owes nothing; false if it leaves the core.
+    /// Executes the next instruction of a running thread that has no work left; false if the thread leaves its core.
     ///
     /// # Errors
     /// As [`Engine::run`].
@@ -100,7 +100,7 @@ impl<S: Storage> Engine<'_, S> {
         }
     }
 
-    /// Puts the file operations of an instruction into the queue of its thread.
+    /// Appends the file operations of an instruction to the queue of its thread.
     fn prepare(&mut self, number: u32, instruction: &Instruction) -> Result<()> {
         let super::thread::Thread { draws, cursors, queue, .. } = &mut self.threads[number as usize];
         let files = &mut self.files;
@@ -147,7 +147,7 @@ impl<S: Storage> Engine<'_, S> {
         Ok(())
     }
 
-    /// Begins a file operation; false if the thread waits for it.
+    /// Begins a file operation; false if the thread has to wait for it.
     fn operate(&mut self, number: u32, operation: &FileOp) -> Result<bool> {
         self.operations += 1;
         if let FileOp::Close { file } = operation {
@@ -166,7 +166,7 @@ impl<S: Storage> Engine<'_, S> {
         Ok(self.threads[number as usize].status == Status::Running)
     }
 
-    /// A thread that has to wait leaves its core.
+    /// Sets the status of the thread if it has to wait; returns `goes_on`.
     fn goes_on_or(&mut self, number: u32, goes_on: bool, status: Status) -> bool {
         if !goes_on {
             self.threads[number as usize].status = status;
@@ -174,7 +174,7 @@ impl<S: Storage> Engine<'_, S> {
         goes_on
     }
 
-    /// Starts a thread.
+    /// Starts a thread; an error if it is still running.
     fn start(&mut self, number: u32) -> Result<()> {
         let thread = &mut self.threads[number as usize];
         if thread.status != Status::Absent {
@@ -191,7 +191,7 @@ impl<S: Storage> Engine<'_, S> {
         Ok(())
     }
 
-    /// A thread is at its end; those that wait for that go on.
+    /// Ends a thread and wakes those that join it; returns false.
     fn end(&mut self, number: u32) -> bool {
         self.threads[number as usize].status = Status::Absent;
         for other in std::mem::take(&mut self.threads[number as usize].joiners) {

@@ -1,8 +1,8 @@
-//! The run of a program: discrete events in integer nanoseconds.
+//! Runs a program as a discrete-event simulation in integer nanoseconds.
 //!
-//! Threads run on cores, wait for transfers, for each other, and for their file operations, which a [`Storage`] does. Everything
-//! that happens at one time is settled before time goes on. Events of the same time come in the order in which they were
-//! made, so that a run in simulated time is the same everywhere.
+//! Threads run on cores and wait for transfers, for each other, and for their file operations, which are executed by a [`Storage`]. All
+//! events of one time are processed before time advances. Events of the same time are processed in the order of their creation, so that a
+//! run in simulated time has the same result on every machine.
 
 mod cores;
 mod instructions;
@@ -26,12 +26,12 @@ use cores::Cores;
 use thread::{Status, Thread};
 use waits::{Lock, Signal};
 
-/// Instructions without a step in time after which a run is aborted; no valid program has this number.
+/// Maximum number of instructions without an advance of time, after which a run is aborted; no valid program has this many.
 const MOST_AT_ONCE: u64 = 10_000_000;
-/// Rounds between two looks for an interruption.
+/// Number of rounds between two checks for an interruption.
 const INTERRUPT_EVERY: u64 = 4096;
 
-/// The constants of a run, beside program and files.
+/// The constants of a run, in addition to program and files.
 pub(crate) struct Fixed<'a> {
     pub program: &'a Program,
     pub code: &'a Code,
@@ -44,22 +44,22 @@ pub(crate) struct Fixed<'a> {
     pub round_trip: Nanos,
     pub limit: Nanos,
     pub seed: u64,
-    /// The thread that the user waits for.
+    /// The thread whose end the user waits for.
     pub waited: u32,
-    /// Threads of the program; those after them are periodic work of the host.
+    /// Number of threads of the program; further threads are periodic work of the host.
     pub own_threads: u32,
 }
 
-/// Something that was made to happen later.
+/// An event that is scheduled for later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Later {
-    /// A pause is over.
+    /// The pause of this thread ends.
     Think(u32),
-    /// Round trips are over, and this many bytes flow.
+    /// The round trips of this thread end, and the transfer of this many bytes begins.
     Transfer(u32, u64),
 }
 
-/// A run.
+/// A run of a program.
 pub(crate) struct Engine<'a, S> {
     fixed: Fixed<'a>,
     storage: &'a mut S,
@@ -70,20 +70,20 @@ pub(crate) struct Engine<'a, S> {
     signals: Vec<Signal>,
     locks: Vec<Lock>,
     later: BinaryHeap<Reverse<(Nanos, u64, Later)>>,
-    /// Events made so far, which orders those of the same time.
+    /// Number of events created so far; it orders events of the same time.
     made: u64,
     now: Nanos,
     operations: u64,
     syncs: u64,
     at_once: u64,
-    /// The thread that asks the storage for something just now: it has its core still.
+    /// The thread that is calling the storage at the moment; it still has its core.
     asking: Option<u32>,
-    /// Buffers that are kept to reuse their memory.
+    /// Buffers that are reused.
     finished: FinishedOps,
     transferred: Vec<u32>,
 }
 
-/// The end of a run: time lines and totals.
+/// The result of a run: time lines and totals.
 pub(crate) struct Outcome {
     pub end: Nanos,
     pub timelines: Vec<Timeline>,
@@ -120,10 +120,10 @@ impl<'a, S: Storage> Engine<'a, S> {
         }
     }
 
-    /// Runs up to the end of the thread that the user waits for.
+    /// Runs until the end of the thread that the user waits for.
     ///
     /// # Errors
-    /// For a deadlock, a run beyond its limit, an operation that the storage refuses, and a device that stops.
+    /// For a deadlock, a run beyond its time limit, an operation that the storage refuses, and a device that stops.
     pub fn run(mut self) -> Result<Outcome> {
         for (thread, written) in (0..).zip(&self.fixed.program.threads) {
             if written.at_begin {
@@ -161,7 +161,7 @@ impl<'a, S: Storage> Engine<'a, S> {
             .min()
     }
 
-    /// Does what happens now by itself: file operations, transfers and pauses that end, turns on cores.
+    /// Processes the events that are due now: ends of file operations, transfers and pauses, and cores whose threads are done.
     fn happen(&mut self) -> Result<()> {
         self.storage.advance(self.now)?;
         self.end_operations()?;
@@ -191,7 +191,7 @@ impl<'a, S: Storage> Engine<'a, S> {
         Ok(())
     }
 
-    /// The thread of a core has worked: it goes on, or leaves the core to another one.
+    /// Accounts for the work of the thread on a core; it continues, or yields the core to another thread.
     fn turn(&mut self, core: usize, number: u32, worked: Nanos) -> Result<()> {
         let now = self.now;
         let thread = &mut self.threads[number as usize];
@@ -206,7 +206,7 @@ impl<'a, S: Storage> Engine<'a, S> {
         self.go_on(core, number)
     }
 
-    /// The thread of a core does instructions until it owes work or waits.
+    /// Executes instructions of the thread on a core until it has work to do or waits.
     fn go_on(&mut self, core: usize, thread: u32) -> Result<()> {
         while self.threads[thread as usize].owed == Nanos::ZERO {
             if !self.instruct(thread)? {
@@ -218,7 +218,7 @@ impl<'a, S: Storage> Engine<'a, S> {
         Ok(())
     }
 
-    /// Gives cores to threads that are ready, until there are no more of either.
+    /// Assigns free cores to ready threads until there are no more of either.
     fn settle(&mut self) -> Result<()> {
         while let Some((core, number, another)) = self.cores.take() {
             let thread = &mut self.threads[number as usize];
@@ -232,7 +232,7 @@ impl<'a, S: Storage> Engine<'a, S> {
         Ok(())
     }
 
-    /// A thread that waited is ready; it did this until now.
+    /// Makes a waiting thread ready; `doing` is recorded as what it did until now.
     fn wake(&mut self, number: u32, doing: Doing) {
         let thread = &mut self.threads[number as usize];
         thread.timeline.push(doing, self.now);
@@ -245,7 +245,7 @@ impl<'a, S: Storage> Engine<'a, S> {
         self.later.push(Reverse((at, self.made, later)));
     }
 
-    /// Lets the threads go on whose operations ended.
+    /// Continues the threads whose file operations have ended.
     fn end_operations(&mut self) -> Result<()> {
         let mut finished = std::mem::take(&mut self.finished);
         self.storage.take_finished(&mut finished);
@@ -275,7 +275,7 @@ impl<'a, S: Storage> Engine<'a, S> {
         Ok(())
     }
 
-    /// Refuses to go on where too much happens at one time.
+    /// Returns an error if too many instructions are executed without an advance of time.
     fn check_progress(&self) -> Result<()> {
         if self.at_once < MOST_AT_ONCE {
             return Ok(());
@@ -287,7 +287,7 @@ impl<'a, S: Storage> Engine<'a, S> {
         .hint("put `cpu` or `think` into steps that are repeated"))
     }
 
-    /// The state of each thread, in words.
+    /// What each thread is doing, as texts for users.
     fn all_doing(&self) -> Vec<String> {
         let name = |thread: u32| &self.fixed.program.threads[thread as usize].name;
         let describe = |(number, thread): (u32, &Thread)| {
@@ -314,7 +314,7 @@ impl<'a, S: Storage> Engine<'a, S> {
         (0..).zip(&self.threads).filter_map(describe).collect()
     }
 
-    /// Whether no thread of the program can go on, though the host still works now and then.
+    /// Whether all threads of the program wait for each other, though the host still has periodic work.
     fn is_stuck(&self) -> bool {
         let waits_for_another = |thread: &Thread| {
             matches!(thread.status, Status::Absent | Status::Signal(_) | Status::Lock(_) | Status::Join(_))

@@ -1,4 +1,4 @@
-//! A thread of the program in progress.
+//! The state of a thread of the program.
 
 use std::collections::VecDeque;
 
@@ -19,7 +19,7 @@ pub(super) enum Status {
     /// On a core.
     Running,
     Network,
-    /// The host has an operation of it; what it waits for is known when that ends. Until then, this is the best guess.
+    /// Waits for a file operation. The causes of the wait are known only when it ends; until then this is the best guess.
     Storage(Wait, Option<(FileClass, MountId)>),
     Signal(u32),
     Lock(u32),
@@ -31,21 +31,21 @@ pub(super) enum Status {
 pub(super) struct Thread {
     pub status: Status,
     pub timeline: Timeline,
-    /// Work that it owes a core.
+    /// Work that still has to be done on a core.
     pub owed: Nanos,
-    /// The next instruction, and how often each loop around it runs on.
+    /// The index of the next instruction, and the remaining repetitions of each enclosing loop.
     pub next: usize,
     pub loops: Vec<u64>,
     pub draws: Draws,
-    /// Where it is in each set of files.
+    /// The current file and position in each set of files.
     pub cursors: Vec<Cursor>,
-    /// File operations to be done before the next instruction.
+    /// File operations to execute before the next instruction.
     pub queue: VecDeque<FileOp>,
-    /// Threads that wait for its end.
+    /// Threads that wait for the end of this one.
     pub joiners: Vec<u32>,
 }
 
-/// Repetitions of a loop without an end.
+/// Number of repetitions of an endless loop.
 pub(super) const FOR_EVER: u64 = u64::MAX;
 
 impl Thread {
@@ -63,14 +63,14 @@ impl Thread {
         }
     }
 
-    /// Begins with the first instruction.
+    /// Starts at the first instruction.
     pub fn begin(&mut self, now: Nanos) {
         self.timeline.push(Doing::Absent, now);
         self.next = 0;
         self.status = Status::Ready;
     }
 
-    /// Counts down the innermost loop; false once it is over.
+    /// Counts down the innermost loop; false if the loop is finished.
     pub fn again(&mut self) -> bool {
         match self.loops.last_mut() {
             Some(&mut FOR_EVER) => true,
@@ -85,7 +85,7 @@ impl Thread {
         }
     }
 
-    /// The state that lasts until the end of the run, as far as it is known.
+    /// What the thread is doing at the end of the run, as far as it is known.
     pub fn doing(&self) -> Doing {
         match self.status {
             Status::Absent => Doing::Absent,
@@ -94,7 +94,7 @@ impl Thread {
             Status::Network => Doing::Network,
             Status::Storage(wait, spec) => Doing::Storage(wait, spec),
             Status::Think => Doing::Think,
-            // The one that it waits for never came.
+            // The thread that it waits for is unknown.
             Status::Signal(_) | Status::Lock(_) => Doing::Thread(u32::MAX),
             Status::Join(thread) => Doing::Thread(thread),
         }

@@ -1,8 +1,8 @@
-//! Signals and locks of a program, and what a deadlock looks like.
+//! Signals and locks of a program.
 
 use std::collections::VecDeque;
 
-/// Signals that were given and not taken, or the threads that wait for one.
+/// A counting signal: the number of signals that were given and not taken, or the threads that wait for one.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Signal {
     given: u64,
@@ -10,14 +10,14 @@ pub(super) struct Signal {
 }
 
 impl Signal {
-    /// Gives one: the thread that goes on, if one waits.
+    /// Gives a signal; returns the thread that it wakes, if any.
     pub fn give(&mut self) -> Option<u32> {
         let first = self.waiting.pop_front();
         self.given += u64::from(first.is_none());
         first
     }
 
-    /// Takes one; false if the thread has to wait.
+    /// Takes a signal; false if the thread has to wait.
     pub fn take(&mut self, thread: u32) -> bool {
         if self.given > 0 {
             self.given -= 1;
@@ -28,7 +28,7 @@ impl Signal {
     }
 }
 
-/// A lock, its holder, and who waits for it, in order.
+/// A lock, its holder, and the threads that wait for it, in order.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Lock {
     holder: Option<u32>,
@@ -36,12 +36,12 @@ pub(super) struct Lock {
 }
 
 impl Lock {
-    /// The thread that has it.
+    /// The thread that holds the lock.
     pub fn holder(&self) -> Option<u32> {
         self.holder
     }
 
-    /// Takes it; false if the thread has to wait.
+    /// Takes the lock; false if the thread has to wait.
     pub fn take(&mut self, thread: u32) -> bool {
         if self.holder.is_none() {
             self.holder = Some(thread);
@@ -51,7 +51,7 @@ impl Lock {
         false
     }
 
-    /// Hands it to the first that waits, which goes on.
+    /// Passes the lock to the first waiting thread and returns that thread.
     pub fn release(&mut self) -> Option<u32> {
         self.holder = self.waiting.pop_front();
         self.holder

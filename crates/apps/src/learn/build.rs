@@ -1,4 +1,4 @@
-//! From what the threads of a recording did to the text of a program.
+//! Converts the threads of a recording into the text of a program.
 
 use std::fmt::Write;
 
@@ -13,15 +13,15 @@ use super::recording::Recording;
 use crate::draw::Amount;
 use crate::program::{Access, FileSet, Pick, Picked, Place, Step};
 
-/// Work between two accesses of one file that may stand before both, in ns.
+/// Maximum work between two accesses of one file that may be moved before both, in ns.
 const SMALL_NS: i64 = 50_000;
-/// Most steps of all threads together.
+/// Maximum number of steps of all threads together.
 const MOST_STEPS: usize = 1 << 20;
 
-/// The program of a recording, as TOML, whose header says `source`, and whose user waits for the thread of this name.
+/// The program of a recording, as TOML. `source` is written to its header; `waited` is the name of the thread that the user waits for.
 ///
 /// # Errors
-/// [`Kind::Value`] where it has too many steps.
+/// [`Kind::Value`] if it has too many steps.
 pub(super) fn program(
     recording: &Recording,
     options: &LearnOptions,
@@ -74,7 +74,7 @@ pub(super) fn program(
     Ok(out)
 }
 
-/// Sets of files that belong together, each by its first one.
+/// Groups of files that must be on the same partition; each file refers to the first one of its group (union-find).
 struct Together(Vec<usize>);
 
 impl Together {
@@ -99,12 +99,12 @@ fn unwritable(error: impl std::fmt::Display) -> Error {
     Error::new(Kind::Value, format!("the program cannot be written: {error}"))
 }
 
-/// Names of the program: a file has that of its path; one of several that had a path one after the other has a number.
+/// Names for the program. A file is named by its path; if several files had the same path, the later ones get a number.
 struct Names {
     files: Vec<String>,
-    /// Whether a thread uses the file at all: many are only looked for.
+    /// Whether a thread uses the file: many files are only looked up.
     used: Vec<bool>,
-    /// Their partitions.
+    /// The partition of each file.
     partitions: Vec<String>,
 }
 
@@ -128,19 +128,19 @@ impl Names {
                 }
             }
         }
-        // A file takes another's path on one file system only, whatever the folders of the partitions say.
+        // Files that were renamed to each other must be on the same file system, regardless of the folders of the partitions.
         let partitions = (0..used.len())
             .map(|file| options.partition_of(&recording.files.all[together.first(file)].path).to_owned())
             .collect();
         Self { files, used, partitions }
     }
 
-    /// The steps of a thread; accesses of one size that follow each other are one step.
+    /// The steps of a thread; consecutive accesses of the same size become one step.
     fn steps(&self, thread: &Thread, recording: &Recording) -> Vec<Step> {
         let mut steps: Vec<Step> = Vec::new();
         let since = thread.begun - recording.first.unwrap_or(thread.begun);
         if !thread.started && since > 0 {
-            // It was there before, and did nothing until its first call.
+            // The thread existed before the recording, and did nothing until its first call.
             steps.push(Step::Think { ms: ms(since) });
         }
         for item in &thread.items {
@@ -205,7 +205,8 @@ impl Names {
     }
 }
 
-/// Adds a step, to the last one where it is an access like it; a little work between them stands before both.
+/// Appends a step. If the last step is the same kind of access, they are combined; a small amount of work between them is moved before
+/// both.
 fn merge(steps: &mut Vec<Step>, step: Step) {
     let small =
         |step: &Step| matches!(step, Step::Cpu { ms: Amount::Fixed(ms) } if *ms * 1e6 <= SMALL_NS as f64);
@@ -242,7 +243,7 @@ fn access_of(step: &mut Step) -> Option<&mut Access> {
     }
 }
 
-/// Whether two accesses differ by their number at most.
+/// Whether two accesses are equal except for their counts.
 fn alike(first: &Step, second: &Step) -> bool {
     let (mut first, mut second) = (first.clone(), second.clone());
     for step in [&mut first, &mut second] {
@@ -256,7 +257,7 @@ fn signal(number: u32) -> String {
     format!("order {number}")
 }
 
-/// A step whose work, recorded on a machine of a CPU factor, is stated for one of factor 1.
+/// Converts a step recorded on a machine with this CPU factor to CPU factor 1.
 fn on_factor_one(step: Step, cpu_factor: f64) -> Step {
     match step {
         Step::Cpu { ms: Amount::Fixed(ms) } => Step::Cpu { ms: Amount::Fixed(rounded(ms / cpu_factor)) },
@@ -264,7 +265,7 @@ fn on_factor_one(step: Step, cpu_factor: f64) -> Step {
     }
 }
 
-/// Milliseconds with three digits.
+/// Milliseconds, rounded to three decimals.
 fn ms(ns: i64) -> Amount<f64> {
     Amount::Fixed(rounded(ns as f64 / 1e6))
 }
@@ -273,7 +274,7 @@ fn rounded(ms: f64) -> f64 {
     (ms * 1e3).round() / 1e3
 }
 
-/// The class of a file by its name, as SQLite and Android name files.
+/// The class of a file by its name, following the names of SQLite and Android.
 fn class_of(path: &str) -> FileClass {
     let name = path.rsplit('/').next().unwrap_or(path).to_ascii_lowercase();
     if ["-journal", "-wal", "-mj"].iter().any(|end| name.ends_with(end) || name.contains(&format!("{end}.")))

@@ -1,6 +1,6 @@
-//! A system call of a recording.
+//! A recorded system call.
 
-/// An argument, as text; strings are without their quotes.
+/// An argument as text; strings without their quotes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Argument {
     /// A string, with its escapes resolved.
@@ -10,7 +10,7 @@ pub(super) enum Argument {
 }
 
 impl Argument {
-    /// The word; none of a string.
+    /// The word; `None` for a string.
     pub fn word(&self) -> Option<&str> {
         match self {
             Self::Word(word) => Some(word),
@@ -18,7 +18,7 @@ impl Argument {
         }
     }
 
-    /// The integer that it begins with, decimal or hexadecimal, as `3` of `3</data/a>`.
+    /// The integer at the beginning, decimal or hexadecimal, such as `3` in `3</data/a>`.
     pub fn number(&self) -> Option<i64> {
         let word = self.word()?;
         let (sign, digits) = word.strip_prefix('-').map_or((1, word), |rest| (-1, rest));
@@ -28,18 +28,18 @@ impl Argument {
         Some(sign * value as i64)
     }
 
-    /// What strace's `-y` puts behind a descriptor: `/data/a` of `3</data/a>`, `pipe:[5]` of `3<pipe:[5]>`.
+    /// What strace's `-y` shows after a descriptor: `/data/a` in `3</data/a>`, `pipe:[5]` in `3<pipe:[5]>`.
     pub fn shown(&self) -> Option<&str> {
         shown_of(self.word()?)
     }
 
-    /// The path that strace's `-y` puts behind a descriptor.
+    /// The path that strace's `-y` shows after a descriptor.
     pub fn path(&self) -> Option<&str> {
         self.shown().filter(|path| path.starts_with('/'))
     }
 }
 
-/// What stands between `<` and `>`; a file that has lost its path has `(deleted)` after it.
+/// The text between `<` and `>`; for an unlinked file, `(deleted)` follows it.
 pub(super) fn shown_of(word: &str) -> Option<&str> {
     let (_, rest) = word.split_once('<')?;
     rest.strip_suffix("(deleted)").unwrap_or(rest).strip_suffix('>')
@@ -48,29 +48,29 @@ pub(super) fn shown_of(word: &str) -> Option<&str> {
 /// A system call that has returned.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Call {
-    /// The thread, by the kernel's number.
+    /// The thread id.
     pub thread: u32,
-    /// Its begin and its end, in ns since the epoch of the recording.
+    /// Begin and end, in ns since the epoch of the recording.
     pub begun: i64,
     pub ended: i64,
-    /// Its name, without `sys_`.
+    /// The name, without `sys_`.
     pub name: String,
     pub arguments: Vec<Argument>,
-    /// The value that it returned; below 0 it failed.
+    /// The return value; negative if the call failed.
     pub result: i64,
-    /// Whether the recording has its end; else `ended` is its begin, and it lasted until its thread's next call at most.
+    /// Whether the end was recorded. Otherwise `ended` is the begin, and the call lasted at most until the thread's next call.
     pub timed: bool,
-    /// The path that `-y` puts behind the descriptor that it returned.
+    /// The path that `-y` shows after the returned descriptor.
     pub opened: Option<String>,
 }
 
 impl Call {
-    /// The integer of an argument.
+    /// The integer value of an argument.
     pub fn number(&self, at: usize) -> Option<i64> {
         self.arguments.get(at)?.number()
     }
 
-    /// The string of an argument.
+    /// The string value of an argument.
     pub fn text(&self, at: usize) -> Option<String> {
         match self.arguments.get(at)? {
             Argument::Text(text) => Some(String::from_utf8_lossy(text).into_owned()),
@@ -78,7 +78,7 @@ impl Call {
         }
     }
 
-    /// Whether an argument has a flag of this name.
+    /// Whether an argument contains a flag with this name.
     pub fn has_flag(&self, at: usize, flag: &str) -> bool {
         let words = self.arguments.get(at).and_then(Argument::word).unwrap_or_default();
         words.split(['|', ' ', '{', '}', ',', '=']).any(|word| word == flag)

@@ -1,11 +1,11 @@
-//! The files of a recording: which of them existed beforehand, how long they are, and who changed them last.
+//! The files of a recording: whether they existed before it, their sizes, and who changed them last.
 
 use std::cell::Cell;
 use std::rc::Rc;
 
 use rustc_hash::FxHashMap;
 
-/// Whether a file was there before the recording.
+/// Whether a file existed before the recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Before {
     Unknown,
@@ -13,42 +13,42 @@ pub(super) enum Before {
     Absent,
 }
 
-/// A file, under one path.
+/// A file with one path.
 #[derive(Debug)]
 pub(super) struct File {
     pub path: String,
     pub before: Before,
-    /// Its size beforehand, as far as reads and status calls tell.
+    /// Its size before the recording, as far as known from reads and status calls.
     pub first_size: u64,
     pub size: u64,
-    /// Whether its contents were changed yet.
+    /// Whether its contents have been changed.
     pub changed: bool,
-    /// Further names, by links.
+    /// Number of further hard links.
     links: u32,
-    /// Descriptions that have it open.
+    /// Number of open file descriptions.
     opens: u32,
-    /// Whether it lost its path while it was open.
+    /// Whether it was unlinked while it was open.
     pub unlinked: bool,
-    /// The item that made, removed or renamed it last.
+    /// The last item that created, deleted or renamed it.
     pub last_change: Option<Place>,
-    /// Items that used it since then, one for each thread.
+    /// The items that used it since then, one per thread.
     pub uses: Vec<Place>,
 }
 
-/// An item of a thread, by their numbers.
+/// An item of a thread, identified by the two indices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Place {
     pub thread: usize,
     pub item: usize,
 }
 
-/// An open file, which several descriptors may share.
+/// An open file description, which several descriptors may share.
 #[derive(Debug)]
 pub(super) struct Description {
     pub file: Cell<usize>,
     pub position: Cell<u64>,
     pub append: bool,
-    /// Whether each write is made durable (`O_SYNC`), or its data alone (`O_DSYNC`).
+    /// Whether each write is durable with metadata (`O_SYNC`), only with its data (`O_DSYNC`), or not at all (`None`).
     pub durable: Option<Durable>,
 }
 
@@ -59,19 +59,19 @@ pub(super) enum Durable {
     All,
 }
 
-/// The file, socket or pipe behind a descriptor.
+/// What a descriptor refers to.
 #[derive(Clone, Debug)]
 pub(super) enum Open {
     File(Rc<Description>),
     Folder(String),
     Socket,
-    /// A pipe, an event or a local socket, by a number.
+    /// A pipe, an event or a local socket, with its number.
     Channel(u32),
-    /// A device, or what is not known.
+    /// A device, or something unknown.
     Other,
 }
 
-/// All files by number, and by the path that they have now.
+/// All files by number, and by their present path.
 #[derive(Debug, Default)]
 pub(super) struct Files {
     pub all: Vec<File>,
@@ -79,7 +79,7 @@ pub(super) struct Files {
 }
 
 impl Files {
-    /// The file of a path, new where there is none.
+    /// The number of the file with this path; it is added if it is new.
     pub fn of(&mut self, path: &str) -> usize {
         if let Some(number) = self.by_path.get(path) {
             return *number;
@@ -101,7 +101,7 @@ impl Files {
         number
     }
 
-    /// A status call, a seek or a read tells that the file has at least this size.
+    /// Records that the file has at least this size, as a status call, a seek or a read has shown.
     pub fn has(&mut self, number: usize, size: u64) {
         let file = &mut self.all[number];
         if size > 0 && file.before == Before::Unknown && !file.changed {
@@ -113,7 +113,7 @@ impl Files {
         file.size = file.size.max(size);
     }
 
-    /// It is used in a way that tells whether it was there before: unless a thread may have made it, it was.
+    /// Decides whether the file existed before the recording, because it is now used: it did, unless a thread created it.
     pub fn settle(&mut self, number: usize) {
         let file = &mut self.all[number];
         if file.before == Before::Unknown {
@@ -125,14 +125,14 @@ impl Files {
         self.all[number].opens += 1;
     }
 
-    /// A description is gone; true if the file goes with it.
+    /// Removes an open file description; true if the file is deleted with it.
     pub fn closed(&mut self, number: usize) -> bool {
         let file = &mut self.all[number];
         file.opens = file.opens.saturating_sub(1);
         file.opens == 0 && std::mem::take(&mut file.unlinked)
     }
 
-    /// The path is gone; true if the file goes with it.
+    /// Unlinks a path. Returns the file, and whether it is deleted now.
     pub fn unlinked(&mut self, path: &str) -> (usize, bool) {
         let number = self.of(path);
         self.by_path.remove(path);
@@ -146,8 +146,8 @@ impl Files {
         (number, !file.unlinked)
     }
 
-    /// A file that is open loses its path to another one: the number that it has from now on, under a path without a name; none if it
-    /// is not open.
+    /// Handles an open file whose path is taken by another file: it continues under a new number and a placeholder path. Returns the old
+    /// and the new number; `None` if it is not open.
     pub fn replaced(&mut self, path: &str) -> Option<(usize, usize)> {
         let old = self.of(path);
         if self.all[old].opens == 0 {
@@ -163,7 +163,7 @@ impl Files {
         Some((old, new))
     }
 
-    /// A file has a second path from now on.
+    /// Adds a second path to a file.
     pub fn linked(&mut self, old: &str, new: &str) {
         let number = self.of(old);
         self.settle(number);
@@ -171,12 +171,12 @@ impl Files {
         self.by_path.insert(new.to_owned(), number);
     }
 
-    /// Whether files below a path are known.
+    /// Whether files in this folder are known.
     pub fn is_folder(&self, path: &str) -> bool {
         self.by_path.keys().any(|known| is_below(known, path))
     }
 
-    /// A folder has another path from now on, and with it the files below it.
+    /// Renames a folder, and the paths of the files in it.
     pub fn folder_renamed(&mut self, from: &str, to: &str) {
         let below: Vec<String> = self.by_path.keys().filter(|known| is_below(known, from)).cloned().collect();
         for path in below {
@@ -186,7 +186,7 @@ impl Files {
         }
     }
 
-    /// The file of one path replaces that of another: both numbers.
+    /// Renames a file so that it replaces the file of another path; returns both numbers.
     pub fn renamed(&mut self, from: &str, to: &str) -> (usize, usize) {
         let (old, new) = (self.of(from), self.of(to));
         self.settle(old);
@@ -201,7 +201,7 @@ impl Files {
     }
 }
 
-/// Whether a path is inside of a folder.
+/// Whether a path is inside a folder.
 pub(super) fn is_below(path: &str, folder: &str) -> bool {
     path.strip_prefix(folder).is_some_and(|rest| rest.starts_with('/'))
 }

@@ -1,5 +1,5 @@
-//! System call events of ftrace, as text: `events/syscalls` in `trace` or `trace_pipe`, and `trace-cmd report`. Strings are
-//! addresses there, so that paths are unknown.
+//! Parses system call events of ftrace as text: `events/syscalls` in `trace` or `trace_pipe`, and `trace-cmd report`. Strings are recorded
+//! as addresses, so paths are unknown.
 
 use rustc_hash::FxHashMap;
 
@@ -13,18 +13,18 @@ pub(super) enum Line {
     Call(Call),
     /// The begin of a call, a comment, or another event.
     Other,
-    /// No line of ftrace.
+    /// Not a line of ftrace.
     Unreadable,
 }
 
-/// Reads lines in their order.
+/// Parses lines in order.
 #[derive(Debug, Default)]
 pub(super) struct Ftrace {
     begun: FxHashMap<u32, Call>,
 }
 
 impl Ftrace {
-    /// Takes a line.
+    /// Parses a line.
     pub fn line(&mut self, text: &str) -> Line {
         if text.starts_with('#') || text.starts_with("cpus=") || text.trim().is_empty() {
             return Line::Other;
@@ -46,7 +46,7 @@ impl Ftrace {
         let arguments = arguments.trim_end().strip_suffix(')').unwrap_or(arguments);
         let words = arguments.split(',').map(|word| word.rsplit(": ").next().unwrap_or(word).trim());
         let arguments = words.filter(|word| !word.is_empty()).map(|word| {
-            // Addresses and sizes are hexadecimal without a mark.
+            // Addresses and sizes are hexadecimal without a prefix.
             Argument::Word(format!("0x{}", word.trim_start_matches("0x")))
         });
         let call = Call {
@@ -64,14 +64,14 @@ impl Ftrace {
     }
 }
 
-/// The name of a call as the kernel's events have it.
+/// The name of a call in the kernel's events.
 fn call_name(event: &str) -> Option<&str> {
     event.trim().strip_prefix("sys_").filter(|name| !name.is_empty() && !name.contains(' '))
 }
 
 /// Thread, time and event of `name-123 [001] d..1 12.345678: sys_read(fd: 3, ...)`.
 fn parts(text: &str) -> Option<(u32, i64, &str)> {
-    // The name of a task may have blanks, brackets and hyphens: the processor in brackets comes after its number.
+    // A task name may contain spaces, brackets and hyphens, so the CPU number in brackets is searched first.
     let bracket = text.find(" [").filter(|at| text[at + 2..].starts_with(|c: char| c.is_ascii_digit()))?;
     let task = text[..bracket].split('(').next()?.trim_end();
     let thread = task.rsplit('-').next()?.trim().parse().ok()?;

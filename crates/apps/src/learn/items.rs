@@ -1,32 +1,32 @@
-//! The work of a recording's threads, as parts of a program.
+//! What the threads of a recording did, as parts of a program.
 
 use super::files::Place;
 use super::waits::Waits;
 
-/// An access of a file, or a change of it.
+/// An access to a file, or a change of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Operation {
-    /// Reads; whether where the thread's last access ended.
+    /// Reads; sequential if it begins at the end of the thread's last access.
     Read {
         bytes: u64,
         sequential: bool,
     },
-    /// Writes where the thread's last access ended.
+    /// Writes at the end of the thread's last access.
     Write {
         bytes: u64,
     },
-    /// Writes elsewhere inside the file.
+    /// Writes at another offset inside the file.
     Overwrite {
         bytes: u64,
     },
-    /// Writes at the end.
+    /// Writes at the end of the file.
     Append {
         bytes: u64,
     },
-    /// Opens a file that is made if it turns out that it was not there.
+    /// Opens a file, and creates it if it did not exist before.
     OpenOrCreate,
     Delete,
-    /// Takes the place of this file.
+    /// Renames the file so that it replaces this one.
     Rename {
         to: usize,
     },
@@ -41,78 +41,78 @@ pub(super) enum Operation {
 /// A part of what a thread did.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Item {
-    /// Work, in ns.
+    /// CPU work, in ns.
     Cpu(i64),
     /// A sleep, or a wait whose cause is unknown, in ns.
     Pause(i64),
-    /// Bytes over the network, and how often an answer was waited for.
+    /// Bytes over the network, and the number of waits for an answer.
     Network {
         bytes: u64,
         round_trips: u64,
     },
-    /// On a file, by its number.
+    /// An operation on a file, by its number.
     File(usize, Operation),
     Sync,
-    /// A place that others may wait for.
+    /// A position for which others may wait.
     Mark,
-    /// Another thread begins, by its number.
+    /// Starts another thread, by its number.
     Start(usize),
-    /// Another thread goes on behind this.
+    /// Signals that another thread can continue from here.
     Signal(u32),
     Wait(u32),
 }
 
-/// What the time up to the next call of a thread is, behind a call without a duration or without an end.
+/// How the time until the next call of a thread is used, after a call without a duration or without an end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Open {
-    /// Work.
+    /// By work of the thread.
     Work,
-    /// The call, which waits.
+    /// By the call, which waits.
     Wait,
-    /// The call, which sleeps, or a stop by a signal.
+    /// By the call, which sleeps, or by a stop by a signal.
     Sleep,
-    /// The call, which uses a file.
+    /// By the call, which accesses a file.
     Storage,
-    /// The call, which waits for the network.
+    /// By the call, which waits for the network.
     Network,
 }
 
 /// A thread.
 #[derive(Debug)]
 pub(super) struct Thread {
-    /// The kernel's number.
+    /// The thread id.
     pub number: u32,
-    /// The table of its descriptors.
+    /// The number of its descriptor table.
     pub table: usize,
-    /// Whether a thread of the recording began it.
+    /// Whether it was started by a thread of the recording.
     pub started: bool,
     pub begun: i64,
     /// The end of its last call.
     pub at: i64,
     pub items: Vec<Item>,
-    /// Where it is in each file: the end of its last access.
+    /// The end of its last access in each file.
     pub cursors: rustc_hash::FxHashMap<usize, u64>,
-    /// Whether the last item is a wait that the network may be the cause of.
+    /// Whether the last item is a wait that the network may have caused.
     pub polled: bool,
-    /// Whether it has sent something since it received last.
+    /// Whether it has sent something since it last received.
     pub asked: bool,
-    /// What its last call is, where that has no duration.
+    /// How the time after its last call is used, if that call has no duration.
     pub open: Open,
-    /// The thread that began it.
+    /// The thread that started it.
     pub parent: Option<usize>,
-    /// The end of the child that ended last, and when.
+    /// The end of the child that ended last: its position and time.
     pub child_end: Option<(Place, i64)>,
-    /// The place of the call that it is in, where others may wait for that.
+    /// The position of the call in progress, if others may wait for it.
     pub within: Option<Place>,
     /// Waits whose cause is not in the recording.
     pub unexplained: Waits,
     /// Sleeps, timeouts and stops by a signal.
     pub asleep: Waits,
-    /// The call of the last wait.
+    /// The name of the last call that waited.
     pub waited_in: String,
-    /// The file that it opened last, and when the call began and ended.
+    /// The file that it opened last, with the begin and end of the call.
     pub opened: Option<(usize, i64, i64)>,
-    /// The name of the program that it runs; empty if the recording does not have its begin.
+    /// The program that it executes; empty if its start was not recorded.
     pub program: String,
 }
 
@@ -140,18 +140,18 @@ impl Thread {
         }
     }
 
-    /// The name that it has in the program.
+    /// The name of the thread in the program.
     pub fn name(&self) -> String {
         if self.number == 0 { "main".to_owned() } else { format!("thread {}", self.number) }
     }
 
-    /// The name in messages, with what it runs.
+    /// The name for messages, with the program that it executes.
     pub fn title(&self) -> String {
         let name = self.name();
         if self.program.is_empty() { name } else { format!("{name} ({})", self.program) }
     }
 
-    /// Adds work, to the last item where that is work, too.
+    /// Adds work; consecutive work is combined.
     pub fn work(&mut self, ns: i64) {
         if ns <= 0 {
             return;
@@ -170,7 +170,8 @@ impl Thread {
         }
     }
 
-    /// Adds a transfer. A wait just before an answer was a wait for it, and is given back in ns: what was unexplained, and the timeouts.
+    /// Adds a transfer. If the thread waited just before it received, that was a wait for the network, so it is removed from the pauses.
+    /// Returns its parts in ns: unexplained waits, and timeouts.
     pub fn transfer(&mut self, bytes: u64, received: bool) -> (i64, i64) {
         let mut waited = (0, 0);
         if received
@@ -199,7 +200,7 @@ impl Thread {
     }
 }
 
-/// Items that go after others: signals to threads that have to wait.
+/// Items to be inserted after others: signals to waiting threads.
 #[derive(Debug, Default)]
 pub(super) struct Behind(Vec<(Place, Item)>);
 
@@ -208,7 +209,7 @@ impl Behind {
         self.0.push((place, item));
     }
 
-    /// Puts all of them in.
+    /// Inserts all of them.
     pub fn put_in(mut self, threads: &mut [Thread]) {
         self.0.sort_by_key(|(place, _)| (place.thread, place.item));
         let mut behind = self.0.into_iter().peekable();

@@ -1,8 +1,8 @@
-//! A program from a recording of system calls: of strace, or of the syscall events of ftrace.
+//! Learns a program from a recording of system calls by strace, or by the syscall events of ftrace.
 //!
-//! Threads, their operations on files with sizes and places, transfers and the order that files force on threads are taken from the
-//! recording; what an operation took is left to the model. Time in which nothing is known to happen is work, or a pause
-//! where a call waited for a cause that is not in the recording.
+//! Threads, file operations with their sizes and offsets, transfers, and the order that files impose on threads are taken from the
+//! recording. The duration of operations is left to the model. Time in which no operation is known is work, or a pause if a call waited for
+//! a cause that is not in the recording.
 
 mod build;
 mod call;
@@ -30,11 +30,11 @@ use strace::Strace;
 pub use recording::Known;
 pub use user::UserTime;
 
-/// Longest line; strace cuts strings.
+/// Maximum length of a line; strace shortens strings.
 const LONGEST_LINE: u64 = 1 << 20;
-/// Largest CPU factor, as of hosts.
+/// Maximum CPU factor, as for hosts.
 const MOST_CPU_FACTOR: f64 = 1e3;
-/// Lines between two looks for an interruption.
+/// Number of lines between two checks for an interruption.
 const INTERRUPT_EVERY: u64 = 4096;
 const HOW: &str = "record with `strace -f -ttt -T -y -o FILE COMMAND`, or the syscall events of ftrace";
 
@@ -43,14 +43,15 @@ const HOW: &str = "record with `strace -f -ttt -T -y -o FILE COMMAND`, or the sy
 pub struct LearnOptions {
     /// The name of the program.
     pub name: String,
-    /// Partitions with the folders whose files they hold; a file is in the one with the longest folder. The first one has the rest.
+    /// Partitions, each with the folder of its files. A file is on the partition with the longest matching folder, otherwise on the first
+    /// one.
     pub partitions: Vec<(String, String)>,
-    /// The thread that the user waits for; by default the first one.
+    /// The thread that the user waits for; `None` for the first one.
     pub user_waits_for: Option<String>,
-    /// Whether that thread may mostly wait for causes that are not in the recording.
+    /// Whether it is allowed that this thread mostly waits for causes that are not in the recording.
     pub keep_pauses: bool,
-    /// CPU factor of the recorded machine, as that of a host ([`crate::HostSetup::cpu_factor`]): 0.25 for a core four times as fast as that
-    /// of CPU factor 1, for which programs state work.
+    /// CPU factor of the recorded machine, as for a host ([`crate::HostSetup::cpu_factor`]). For example, 0.25 is a core four times as fast
+    /// as one with CPU factor 1, for which programs specify work.
     pub cpu_factor: f64,
 }
 
@@ -70,7 +71,7 @@ impl LearnOptions {
     }
 }
 
-/// A program that was learned.
+/// A learned program, with statistics of the recording.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Learned {
     /// The program, as TOML.
@@ -79,28 +80,27 @@ pub struct Learned {
     pub format: &'static str,
     /// Length of the recording, in ns.
     pub length_ns: i64,
-    /// Threads.
+    /// Number of threads.
     pub threads: usize,
-    /// Files that the program has.
+    /// Number of files in the program.
     pub files: usize,
-    /// Lines of the recording.
+    /// Number of lines in the recording.
     pub lines: u64,
-    /// Lines that are no calls of the format, and were left out.
+    /// Number of lines that are not calls of the format, and were ignored.
     pub unreadable_lines: u64,
-    /// Calls that the program leaves out, and lines that are none, by their kind.
+    /// Numbers of calls that the program omits, and of lines that are not calls, by their kind.
     pub dropped: BTreeMap<String, u64>,
-    /// Times by what is known of them, and what the recording cannot show.
+    /// Times by cause, and what the recording cannot show.
     pub known: Known,
-    /// The time of the thread that the user waits for.
+    /// How the thread that the user waits for spent its time.
     pub user: UserTime,
 }
 
 /// Learns a program from a recording.
 ///
 /// # Errors
-/// [`Kind::Syntax`] with the line where the first lines are no recording, [`Kind::Value`] where it has no calls or too many, and
-/// where most of the user's time is none that a device can change, and [`Kind::Config`] for a thread that is not there and an impossible
-/// CPU factor.
+/// [`Kind::Syntax`] with the line if the first lines are not a recording. [`Kind::Value`] if there are no calls or too many, or if a device
+/// cannot change most of the user's time. [`Kind::Config`] for an unknown thread or an impossible CPU factor.
 pub fn learn(mut reader: impl BufRead, options: &LearnOptions) -> Result<Learned> {
     if !(options.cpu_factor > 0.0 && options.cpu_factor <= MOST_CPU_FACTOR) {
         return Err(Error::new(Kind::Config, "is not a CPU factor")
@@ -207,7 +207,7 @@ pub fn learn(mut reader: impl BufRead, options: &LearnOptions) -> Result<Learned
     })
 }
 
-/// Where the figures of the program come from, and what is assumed.
+/// The source of the program's figures, and the assumptions.
 fn source(recording: &Recording, format: &str, cpu_factor: f64) -> String {
     let known = &recording.known;
     let seconds = |ns: i64| ns as f64 / 1e9;

@@ -1,7 +1,7 @@
-//! `trace.dat` of trace-cmd, versions 6 and 7: the same ring-buffer pages in a file. Source: `trace-cmd.dat.v6(5)` and
+//! Reads `trace.dat` files of trace-cmd, versions 6 and 7, which contain the same ring-buffer pages. Source: `trace-cmd.dat.v6(5)` and
 //! `trace-cmd.dat.v7(5)`.
 //!
-//! Of several buffers (`trace-cmd record -B NAME`), the first that holds block events is read.
+//! If there are several buffers (`trace-cmd record -B NAME`), the first one with block events is read.
 
 mod contents;
 mod parser;
@@ -45,13 +45,13 @@ pub(crate) static FORMAT: Format = Format {
 /// The pages of one CPU.
 struct Cpu {
     number: usize,
-    /// Where reading goes on in the file, and where it ends.
+    /// Offset of the next page in the file, and end of the pages.
     at: u64,
     end: u64,
-    /// Unpacked and not yet read, of a compressed file.
+    /// Decompressed data that was not read yet, of a compressed file.
     unpacked: Vec<u8>,
     used: usize,
-    /// Latest time read, to take the CPU that is furthest behind.
+    /// Latest time that was read. The CPU with the smallest one is read next.
     latest: u64,
 }
 
@@ -61,15 +61,15 @@ struct TraceDat {
     compression: Compression,
     page: Vec<u8>,
     cpus: Vec<Cpu>,
-    /// CPUs with more to read, to be filled anew in each round.
+    /// CPUs with more to read; computed in each round.
     behind: Vec<usize>,
     pipeline: Pipeline,
-    /// Events that the kernel counts as lost, by CPU, in the main buffer.
+    /// Number of lost events by CPU, as counted by the kernel for the main buffer.
     lost: Vec<(usize, u64)>,
-    /// Names of tasks, as the kernel listed them at the end.
+    /// Names of tasks, from the kernel's list at the end.
     saved_names: String,
     header: Header,
-    /// The pages of all CPUs, to count events by name where they give no request.
+    /// The pages of all CPUs, to count events by name if no request was found.
     pages: Vec<Pages>,
     names: BTreeMap<u16, String>,
     tally: Tally,
@@ -80,10 +80,10 @@ struct TraceDat {
 }
 
 impl TraceDat {
-    /// Reads everything but the pages.
+    /// Reads everything except the pages.
     fn open(input: Input) -> Result<Self> {
         let (path, source) = (input.path().to_owned(), input.name());
-        // Its parts are read out of order.
+        // The parts of the file are not read in order.
         let file = input.into_file()?;
         let total = file.metadata().map_err(|error| Error::io(&path, error))?.len();
         let mut parser = Parser { input: file, order: ByteOrder::Little };
@@ -127,7 +127,7 @@ impl TraceDat {
         })
     }
 
-    /// Reads a page of the CPU that is furthest behind; false at the end of all.
+    /// Reads a page of the CPU that was read up to the earliest time; false if all pages were read.
     fn advance(&mut self) -> Result<bool> {
         let Some(cpu) = self.cpus.iter_mut().filter(|cpu| !cpu.is_empty()).min_by_key(|cpu| cpu.latest)
         else {
@@ -177,7 +177,7 @@ impl TraceDat {
     }
 }
 
-/// Names of events by the numbers of their formats.
+/// Names of events, by the number in their format.
 fn event_names(files: &Files) -> BTreeMap<u16, String> {
     let formats = files.iter().filter_map(|(path, text)| {
         let name = path.strip_prefix("events/")?.strip_suffix("/format")?.rsplit('/').next()?;
@@ -186,7 +186,7 @@ fn event_names(files: &Files) -> BTreeMap<u16, String> {
     formats.collect()
 }
 
-/// The first buffer with a block event in it; the first where there is none.
+/// The index of the first buffer with a block event; the first buffer if none has one.
 fn choose(parser: &mut Parser<File>, contents: &Contents, kernel: &Kernel, page: &mut [u8]) -> Result<usize> {
     if contents.buffers.is_empty() {
         return Err(
@@ -209,7 +209,7 @@ fn choose(parser: &mut Parser<File>, contents: &Contents, kernel: &Kernel, page:
     Ok(0)
 }
 
-/// The meaning of time 0; clocks that do not count nanoseconds are refused.
+/// The kind of the trace's clock; an error for clocks that do not count nanoseconds.
 fn clock(buffer: &Buffer) -> Result<&'static str> {
     match buffer.clock.as_str() {
         "mono" | "mono_raw" | "boot" => Ok("monotonic"),
@@ -222,7 +222,7 @@ fn clock(buffer: &Buffer) -> Result<&'static str> {
     }
 }
 
-/// Number of the CPU and events lost there, of the text of `stats`, which begins with `CPU: N`.
+/// The CPU and its number of lost events, from a `stats` text, which begins with `CPU: N`.
 fn lost(text: &str) -> Option<(usize, u64)> {
     let cpu = text.trim_start().strip_prefix("CPU:")?.lines().next()?.trim().parse().ok()?;
     Some((cpu, lost_by_counters(text)))
@@ -237,7 +237,7 @@ impl Cpu {
         self.at >= self.end && self.used >= self.unpacked.len()
     }
 
-    /// Reads the next page; false if what is left is none.
+    /// Reads the next page; false if less than a page is left.
     fn page(&mut self, parser: &mut Parser<File>, compression: Compression, page: &mut [u8]) -> Result<bool> {
         if compression == Compression::None {
             parser.input.seek(SeekFrom::Start(self.at)).map_err(|error| damaged(&error))?;
@@ -267,7 +267,7 @@ impl Source for TraceDat {
     }
 
     fn fill(&mut self, _out: &mut Vec<Request>) -> Result<bool> {
-        // Its batches are in order already: see below.
+        // Batches are sorted already, see `next_sorted`.
         Ok(false)
     }
 

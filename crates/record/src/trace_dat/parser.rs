@@ -1,4 +1,4 @@
-//! Numbers, texts and packed pieces of a `trace.dat`.
+//! Parses numbers, texts and compressed chunks of a `trace.dat`.
 
 use std::io::{self, Read};
 
@@ -6,7 +6,7 @@ use emmclab_trace::{Error, Kind, Result};
 
 use crate::byte_order::ByteOrder;
 
-/// Event formats and symbols of a large kernel take some 10 MB; a size beyond this is nonsense.
+/// Maximum size of a part, in bytes. Event formats and symbols of a large kernel have some 10 MB.
 const LARGEST_PART: u64 = 1 << 28;
 
 /// How a version 7 file is compressed.
@@ -18,7 +18,7 @@ pub(super) enum Compression {
 }
 
 impl Compression {
-    /// By the name in the file.
+    /// The compression with this name in the file.
     pub(super) fn by_name(name: &str) -> Result<Self> {
         match name {
             "none" => Ok(Compression::None),
@@ -37,7 +37,7 @@ pub(super) struct Parser<R> {
     pub(super) order: ByteOrder,
 }
 
-/// An error for input that cannot be read further: cut, or packed data that is damaged.
+/// The error for input that is cut short or cannot be decompressed.
 pub(super) fn damaged(error: &io::Error) -> Error {
     match error.kind() {
         io::ErrorKind::UnexpectedEof => Error::new(Kind::Truncated, "the file ends too early")
@@ -47,7 +47,7 @@ pub(super) fn damaged(error: &io::Error) -> Error {
     }
 }
 
-/// A number that no file of this kind holds.
+/// The error for a number that is impossible in such a file.
 pub(super) fn nonsense(what: &str, value: u64) -> Error {
     Error::new(Kind::Value, "is impossible in a trace.dat")
         .of_field(what, 0, value.to_string().as_bytes())
@@ -61,7 +61,7 @@ impl<R: Read> Parser<R> {
         Ok(self.order.unsigned(&bytes, 0, size).unwrap_or(0))
     }
 
-    /// So many bytes; no more memory is taken than there are.
+    /// Reads this number of bytes; memory is allocated only for bytes that exist.
     pub(super) fn bytes(&mut self, size: u64) -> Result<Vec<u8>> {
         if size > LARGEST_PART {
             return Err(nonsense("size", size));
@@ -75,7 +75,7 @@ impl<R: Read> Parser<R> {
         }
     }
 
-    /// A text that ends with a zero byte.
+    /// Reads a zero-terminated text.
     pub(super) fn word(&mut self) -> Result<String> {
         let mut out = Vec::new();
         while out.len() < 256 {
@@ -89,20 +89,20 @@ impl<R: Read> Parser<R> {
             .hint("copy or record the file again: it is damaged"))
     }
 
-    /// A text after its length.
+    /// Reads a text with its length before it.
     pub(super) fn text(&mut self) -> Result<String> {
         let size = self.number(8)?;
         Ok(String::from_utf8_lossy(&self.bytes(size)?).into_owned())
     }
 
-    /// Number and data of an option.
+    /// Reads the id and the data of an option.
     pub(super) fn option(&mut self) -> Result<(u16, Vec<u8>)> {
         let id = self.number(2)? as u16;
         let size = self.number(4)?;
         Ok((id, self.bytes(size)?))
     }
 
-    /// A piece of compressed data after its two sizes.
+    /// Reads a chunk of compressed data with its two sizes before it.
     pub(super) fn chunk(&mut self, compression: Compression) -> Result<Vec<u8>> {
         let (packed, plain) = (self.number(4)?, self.number(4)?);
         if plain > LARGEST_PART {

@@ -1,8 +1,8 @@
 //! An Android phone over the adb server of this host.
 //!
-//! Speaks the server's own protocol: each request is four hexadecimal digits of length and a text, answered by `OKAY` or
-//! `FAIL` and a reason. After `host:transport...` and `exec:COMMAND` the connection is the command's input and output,
-//! bytes unchanged. Source: `docs/dev/protocol.md` and `docs/dev/services.md` of Android's platform/packages/modules/adb.
+//! This uses the server's own protocol: each request is a length of four hexadecimal digits and a text. The answer is `OKAY`, or `FAIL` and
+//! a reason. After `host:transport...` and `exec:COMMAND` the connection carries the command's input and output, byte for byte. Source:
+//! `docs/dev/protocol.md` and `docs/dev/services.md` of Android's platform/packages/modules/adb.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -13,12 +13,12 @@ use emmclab_trace::{Error, Kind, Result};
 
 use super::remote::{Remote, command_line};
 
-/// The server listens here unless `ANDROID_ADB_SERVER_PORT` says otherwise.
+/// Default port of the server, unless `ANDROID_ADB_SERVER_PORT` is set.
 const PORT: u16 = 5037;
-/// The helper sends something in every round; after this long without a word the link is lost.
+/// The helper sends something in every round. After this time without any data, the connection is considered lost.
 const SILENCE: Duration = Duration::from_secs(15);
 
-/// Runs the helper on the phone of this serial number, or on the only one.
+/// Runs the helper on the phone with this serial number, or on the only one.
 pub(crate) fn open(serial: Option<&str>, port: Option<u16>) -> Result<Remote> {
     let mut server = connect(port.unwrap_or_else(default_port))?;
     let transport = match serial {
@@ -36,7 +36,7 @@ fn default_port() -> u16 {
     std::env::var("ANDROID_ADB_SERVER_PORT").ok().and_then(|port| port.parse().ok()).unwrap_or(PORT)
 }
 
-/// Connects to the server; starts it where it does not run.
+/// Connects to the server; starts the server if it does not run.
 fn connect(port: u16) -> Result<TcpStream> {
     let address = ("127.0.0.1", port);
     if let Ok(server) = TcpStream::connect(address) {

@@ -1,4 +1,4 @@
-//! This host's own ring buffers.
+//! Records from the ring buffers of this host.
 
 use std::fmt::Write as _;
 use std::fs::{self, File, OpenOptions};
@@ -22,11 +22,11 @@ use super::{Round, Setup, Transport};
 /// The mounts of this process.
 const MOUNTS: &str = "/proc/mounts";
 
-/// Pages read of one CPU before the next has its turn: 1 MB of 4 KB pages.
+/// Maximum number of pages that are read of one CPU before the next CPU: 1 MB with pages of 4 KB.
 const PAGES_PER_TURN: usize = 256;
 
 pub(crate) struct Local {
-    // Before the instance, which cannot be removed while they are open.
+    // Dropped before the instance, which cannot be removed while these files are open.
     pipes: Vec<(usize, File)>,
     instance: Instance,
     files: Files,
@@ -41,13 +41,13 @@ impl Local {
     /// Makes the instance and reads the texts.
     pub(crate) fn open() -> Result<Self> {
         let instance = Instance::create()?;
-        // Kernels before 3.17 have no monotonic clock for traces.
+        // Kernels before 3.17 have no monotonic trace clock.
         instance.write("trace_clock", "mono").or_else(|_| instance.write("trace_clock", "global"))?;
         let mut files = Files::new();
         for name in ["trace_clock", "events/header_page", "events/header_event"] {
             files.insert(name.to_owned(), instance.read(name)?);
         }
-        // Where an event is not there, the kernel's description says whether it is needed.
+        // Missing events are ignored here; `Kernel::from_files` checks those that are required.
         let block = fs::read_dir(instance.file("events/block")).into_iter().flatten().flatten();
         let block = block.map(|entry| format!("block/{}", entry.file_name().to_string_lossy()));
         let extra = KernelEvent::ALL.into_iter().map(|(event, _)| event.to_owned());
@@ -148,7 +148,7 @@ impl Transport for Local {
 
     fn stop(&mut self) {
         self.stopping = true;
-        // Where this fails the rounds still end: they take what was there, and the instance goes away with its events.
+        // If this fails, the rounds still end: they read what is there, and the events end when the instance is removed.
         let _ = self.instance.write("tracing_on", "0");
     }
 
@@ -170,7 +170,7 @@ impl Transport for Local {
     }
 }
 
-/// What the commands print that read the registers of devices; nothing if there is no shell.
+/// Runs the commands that print the registers of devices; empty if there is no shell.
 fn registers(commands: &str) -> Files {
     let shell = Command::new("sh").args(["-c", commands]).stdin(Stdio::null()).stderr(Stdio::null()).output();
     let printed = shell.map_or_else(|_| Vec::new(), |output| output.stdout);
@@ -178,7 +178,7 @@ fn registers(commands: &str) -> Files {
     HelperStream::new(&whole[..]).texts("end").unwrap_or_default()
 }
 
-/// The block devices of this host, in the lines of [`crate::Disks::parse`].
+/// The block devices of this host, as lines for [`crate::Disks::parse`].
 fn disks() -> String {
     let mut out = String::new();
     let entries = |path: &Path| {

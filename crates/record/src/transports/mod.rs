@@ -1,4 +1,4 @@
-//! Ways to the ring buffers of the recorded machine.
+//! Connections to the ring buffers of the recorded machine.
 
 mod adb;
 mod local;
@@ -13,27 +13,27 @@ use crate::disks::Disks;
 use crate::kernel::Files;
 use crate::target::Target;
 
-/// The targets of a recording, worked out from the texts of the recorded machine.
+/// What to record and how, as determined from the texts of the recorded machine.
 #[derive(Clone, Debug)]
 pub(crate) struct Setup {
     /// Events by their folder (`block/block_rq_issue`).
     pub(crate) events: Vec<String>,
-    /// The kernel's filter expression for the block events; empty for none.
+    /// The kernel's filter expression for the block events; empty for no filter.
     pub(crate) filter: String,
-    /// Ring buffer of each CPU.
+    /// Size of the ring buffer of each CPU, in KB.
     pub(crate) buffer_kb: u32,
     /// Bytes of one page.
     pub(crate) page_bytes: usize,
-    /// The most events that a page can hold.
+    /// Maximum number of events in a page.
     pub(crate) events_per_page: usize,
     /// Pause between rounds.
     pub(crate) interval: Duration,
-    /// Commands for a shell that print the registers of the devices.
+    /// Shell commands that print the registers of the devices.
     pub(crate) registers: String,
 }
 
 impl Setup {
-    /// Whether the filter is for this event: those of other systems have no field `dev`.
+    /// Whether the filter applies to this event: events of other systems have no field `dev`.
     fn filters(&self, event: &str) -> bool {
         !self.filter.is_empty() && event.starts_with("block/")
     }
@@ -48,39 +48,39 @@ pub(crate) struct Round {
     pub(crate) ended: bool,
 }
 
-/// A way to the ring buffers of one machine. Dropping it removes the tracefs instance there.
+/// A connection to the ring buffers of one machine. The tracefs instance there is removed when this is dropped.
 pub(crate) trait Transport: Send {
     /// The texts of the machine: see [`crate::Kernel::from_files`] and [`crate::Disks::parse`].
     fn files(&self) -> &Files;
 
-    /// Reads the registers of the devices, then starts recording; the texts of [`crate::registers`].
+    /// Reads the registers of the devices, then starts recording. Returns the texts of [`crate::registers`].
     fn begin(&mut self, setup: &Setup) -> Result<Files>;
 
-    /// Reads every CPU once, pausing first where nothing is urgent, and gives each page with its CPU to `page`.
+    /// Reads every CPU once and calls `page` with each page and its CPU. Pauses first if the last round left nothing to read.
     fn round(&mut self, page: &mut dyn FnMut(usize, &[u8])) -> Result<Round>;
 
-    /// Stops recording; rounds go on until one says that it was the last.
+    /// Stops recording; the caller continues with rounds until the last one.
     fn stop(&mut self);
 
-    /// After the last round: the `stats` text of each CPU.
+    /// The `stats` text of each CPU, after the last round.
     fn counters(&self) -> Vec<(usize, String)>;
 
-    /// After the last round: the kernel's own list of tasks, in lines `PID NAME`; empty if it cannot be had.
+    /// The kernel's own list of tasks, in lines `PID NAME`, after the last round; empty if it is not available.
     fn saved_names(&self) -> String;
 
-    /// The disks present now; `None` if the transport reports them only after the last round, or never.
+    /// The disks that exist now; `None` if the transport reports them only after the last round, or never.
     fn disks_now(&self) -> Option<Disks>;
 
     /// Whether this task is one of the recorder's own.
     fn is_own(&self, task: i32) -> bool;
 }
 
-/// See [`crate::helper_command`].
+/// As [`crate::helper_command`].
 pub(crate) fn helper_command() -> String {
     remote::command_line()
 }
 
-/// Opens the way to a machine and makes the instance there.
+/// Connects to a machine and makes the tracefs instance there.
 pub(crate) fn open(target: &Target) -> Result<Box<dyn Transport>> {
     Ok(match target {
         Target::Local => Box::new(local::Local::open()?),

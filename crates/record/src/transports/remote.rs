@@ -1,4 +1,4 @@
-//! The helper script on another machine, over any link that carries bytes both ways.
+//! Runs the helper script on another machine, over any connection that carries bytes in both directions.
 
 use std::fmt::Write as _;
 use std::io::{Read, Write};
@@ -13,10 +13,10 @@ use crate::stream::{Frame, HelperStream};
 
 use super::{Round, Setup, Transport};
 
-/// How long a helper may take to remove its instance after the end.
+/// How long to wait for the helper to remove its instance.
 const FAREWELL: Duration = Duration::from_secs(10);
 
-/// The command line for a POSIX shell there: becomes root by what the machine offers, then runs the helper.
+/// The command line for a POSIX shell on the recorded machine: it becomes root by any available method, then runs the helper.
 pub(crate) fn command_line() -> String {
     let script: Vec<&str> = include_str!("helper.sh").lines().filter(|line| !line.starts_with('#')).collect();
     let quoted = script.join("\n").replace('\'', r"'\''");
@@ -63,7 +63,7 @@ impl Remote {
         Self::connect(Box::new(output), Box::new(input), Some(child))
     }
 
-    /// Takes the texts that the helper sends first.
+    /// Reads the texts that the helper sends first.
     pub(crate) fn connect(
         output: Box<dyn Read + Send>,
         input: Box<dyn Write + Send>,
@@ -81,7 +81,7 @@ impl Remote {
         Ok(remote)
     }
 
-    /// Where the link ended because its command failed, that is what has to be said.
+    /// If the connection ended because its command failed, returns an error that says so.
     fn explain(&mut self, error: Error) -> Error {
         let status = match (&mut self.child, error.kind()) {
             (Some(child), Kind::Truncated) => child.wait().ok(),
@@ -108,7 +108,7 @@ impl Transport for Remote {
         let _ = writeln!(answer, "{} {size} {most} {:.3}", setup.buffer_kb, setup.interval.as_secs_f64());
         let _ = writeln!(answer, "{}\n{}\n{}.", setup.events.join(" "), setup.filter, setup.registers);
         if let Some(input) = &mut self.answer {
-            // Where the link is gone, the reading side says so.
+            // If the connection is lost, reading reports the error.
             let _ = input.write_all(answer.as_bytes()).and_then(|()| input.flush());
         }
         self.page = vec![0; setup.page_bytes];
@@ -163,7 +163,7 @@ impl Transport for Remote {
 
 impl Drop for Remote {
     fn drop(&mut self) {
-        // The helper cleans up and exits on the end of its input or output, in any state.
+        // In any state, the helper cleans up and exits when its input or output is closed.
         self.answer = None;
         self.stream = HelperStream::new(Box::new(std::io::empty()));
         let Some(child) = &mut self.child else { return };

@@ -1,4 +1,4 @@
-//! Whom a thread waits for: children that end, threads that wake it, writers and readers of pipes.
+//! Finds what a thread waits for: children that end, threads that wake it, writers and readers of pipes.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -8,7 +8,7 @@ use crate::learn::call::{Argument, Call};
 use crate::learn::files::{Open, Place};
 use crate::learn::items::Item;
 
-/// Something that others may wait for: who did it, where in its items, and when it began.
+/// An action that others may wait for: the thread, its position in the items, and the time when it began.
 #[derive(Clone, Copy, Debug)]
 struct Deed {
     thread: usize,
@@ -16,7 +16,7 @@ struct Deed {
     at: i64,
 }
 
-/// A call that begins a thread and has not returned.
+/// A call in progress that starts a thread.
 #[derive(Debug)]
 struct Spawn {
     parent: usize,
@@ -24,22 +24,22 @@ struct Spawn {
     child: Option<usize>,
 }
 
-/// What threads did that others wait for.
+/// The actions of threads that others may wait for.
 #[derive(Debug, Default)]
 pub(super) struct Causes {
     channels: u32,
-    /// By channel: who wrote to it last, and who read from it last.
+    /// The last write and the last read of each channel.
     written: FxHashMap<u32, Deed>,
     read: FxHashMap<u32, Deed>,
     /// Channels by the names that `-y` shows.
     named: FxHashMap<String, u32>,
     /// Paths of named pipes.
     pipes: FxHashSet<String>,
-    /// By the table of a process and the address: who woke waiters last.
+    /// The last wake-up by descriptor table of the process and address.
     woken: FxHashMap<(usize, String), Deed>,
-    /// By table: who woke anyone last.
+    /// The last wake-up in each process, by descriptor table.
     woken_in: FxHashMap<usize, Deed>,
-    /// Ends of threads by their numbers.
+    /// The ends of threads, by thread id.
     ends: FxHashMap<u32, Deed>,
     spawning: Vec<Spawn>,
 }
@@ -61,14 +61,14 @@ impl Causes {
 }
 
 impl Recording {
-    /// A place of a thread that others may wait for.
+    /// Adds a position to a thread for which others may wait.
     fn mark(&mut self, thread: usize) -> Place {
         let items = &mut self.threads[thread].items;
         items.push(Item::Mark);
         Place { thread, item: items.len() - 1 }
     }
 
-    /// A call has begun: threads that wait may go on before its line says that it has returned.
+    /// Handles the begin of a call: waiting threads may continue before the line of its return.
     pub(super) fn begins(&mut self, thread: usize, call: &Call) {
         if is_spawn(&call.name) {
             self.causes.spawning.push(Spawn { parent: thread, shares: shares_files(call), child: None });
@@ -76,12 +76,12 @@ impl Recording {
         }
         let channel = self.channel(thread, call);
         if channel.is_some() || call.name.starts_with("futex") {
-            // The same place when the call returns.
+            // The same position is used when the call returns.
             self.threads[thread].within = self.wakes(thread, call, None, channel);
         }
     }
 
-    /// A thread that appears belongs to the call that is beginning one.
+    /// Assigns a new thread to a call in progress that starts one.
     pub(super) fn adopt(&mut self, child: usize) {
         let Some(spawn) = self.causes.spawning.iter_mut().find(|spawn| spawn.child.is_none()) else { return };
         spawn.child = Some(child);
@@ -110,7 +110,7 @@ impl Recording {
         self.threads[parent].items.push(Item::Start(child));
     }
 
-    /// A call that begins a thread has returned.
+    /// Handles the return of a call that starts a thread.
     pub(super) fn spawned(&mut self, thread: usize, call: &Call, took: i64) {
         let known = self.causes.spawning.iter().position(|spawn| spawn.parent == thread);
         let known = known.map(|at| self.causes.spawning.remove(at));
@@ -129,7 +129,7 @@ impl Recording {
                     child
                 }
             };
-            // The parent of `vfork` waits until the child runs another program, or ends.
+            // The parent of `vfork` waits until the child executes another program, or ends.
             if waits && child != thread && !self.threads[child].items.is_empty() {
                 let place = self.mark(child);
                 self.wait_for(thread, place);
@@ -141,7 +141,7 @@ impl Recording {
         self.threads[thread].work(took);
     }
 
-    /// A thread has ended.
+    /// Handles the end of a thread.
     pub(super) fn ended(&mut self, thread: usize, at: i64) {
         let place = self.mark(thread);
         self.causes.ends.insert(self.threads[thread].number, Deed { thread, place, at });
@@ -150,7 +150,7 @@ impl Recording {
         }
     }
 
-    /// The pipe, event or local socket that a call is on.
+    /// The pipe, event or local socket on which a call operates.
     pub(super) fn channel(&mut self, thread: usize, call: &Call) -> Option<u32> {
         let on = matches!(
             call.name.as_str(),
@@ -167,7 +167,7 @@ impl Recording {
         shown.starts_with("pipe:[").then(|| self.causes.named(shown))
     }
 
-    /// Two descriptors of one channel, as `[3, 4]` or `[3<pipe:[5]>, 4<pipe:[5]>]`.
+    /// Handles two descriptors of one channel, such as `[3, 4]` or `[3<pipe:[5]>, 4<pipe:[5]>]`.
     pub(super) fn pairs(&mut self, thread: usize, call: &Call, at: usize) {
         let Some(word) = call.arguments.get(at).and_then(Argument::word) else { return };
         let numbers: Vec<i64> = word
@@ -187,7 +187,7 @@ impl Recording {
         }
     }
 
-    /// Takes note of what others may wait for, and gives its place.
+    /// Records an action that others may wait for; returns its position.
     pub(super) fn wakes(
         &mut self,
         thread: usize,
@@ -218,7 +218,7 @@ impl Recording {
         Some(place)
     }
 
-    /// The place of another thread that a wait was for; none if the recording does not tell.
+    /// The position in another thread for which a call waited; `None` if the recording does not show it.
     pub(super) fn cause(&mut self, thread: usize, call: &Call, channel: Option<u32>) -> Option<Place> {
         let name = call.name.as_str();
         let during = |deed: &&Deed| deed.thread != thread && (call.begun..=call.ended).contains(&deed.at);
@@ -226,7 +226,7 @@ impl Recording {
             let writes = matches!(name, "write" | "writev" | "sendto" | "sendmsg");
             let side = if writes { &self.causes.read } else { &self.causes.written };
             let other = side.get(&channel).filter(during).map(|deed| deed.place);
-            // The end of a pipe comes with the end of its writer.
+            // The reader of a pipe sees its end when the writer ends.
             return other.or_else(|| self.child_that_ended(thread, call));
         }
         match name {
@@ -249,7 +249,7 @@ impl Recording {
         }
     }
 
-    /// While the other thread sleeps or waits for an unknown cause, a thread that waits for it does so, too.
+    /// Accounts for a wait for another thread: while that thread sleeps or waits for an unknown cause, so does this one.
     pub(super) fn waits_with(&mut self, thread: usize, other: usize, call: &Call) {
         let waited = &self.threads[other];
         let unexplained = waited.unexplained.between(call.begun, call.ended);
@@ -274,7 +274,8 @@ impl Recording {
         true
     }
 
-    /// A `stat` call has found a named pipe: at a path, or at an open descriptor, which may have been opened as a file just before.
+    /// Handles a `stat` call that has found a named pipe: at a path, or at an open descriptor, which may have been opened as a file just
+    /// before.
     pub(super) fn is_a_pipe(&mut self, thread: usize, call: &Call, path: Option<String>) {
         if let Some(path) = path {
             self.causes.pipes.insert(path);
@@ -295,8 +296,8 @@ impl Recording {
         self.causes.pipes.insert(path);
     }
 
-    /// Opening a pipe waits for the process that opens its other end, which the recording does not tell. The time is counted as that of
-    /// a call on files, too, and is taken back from there.
+    /// Counts an open of a pipe as an unexplained wait: it waits for the process that opens the other end, which the recording does not
+    /// show. The time was counted as that of a call on files, and is subtracted there.
     fn waits_at_open(&mut self, thread: usize, begun: i64, ended: i64) {
         self.known.storage_ns -= ended - begun;
         self.known.pause_ns += ended - begun;
@@ -305,13 +306,13 @@ impl Recording {
         found.unexplained.add("open of a pipe", begun, ended);
     }
 
-    /// A child that ended while a call waited.
+    /// The child that ended while a call waited.
     fn child_that_ended(&self, thread: usize, call: &Call) -> Option<Place> {
         let (place, at) = self.threads[thread].child_end?;
         (call.begun..=call.ended).contains(&at).then_some(place)
     }
 
-    /// Who woke a thread that waited for an address; a thread that ends wakes those that join it.
+    /// The thread that woke a thread waiting for an address; a thread that ends wakes those that join it.
     fn waker(&self, thread: usize, call: &Call) -> Option<Place> {
         if call.result < 0 {
             return None;
@@ -329,7 +330,7 @@ impl Recording {
     }
 }
 
-/// The process that a wait found: its result, or what the siginfo of `waitid` names.
+/// The process that a wait call found: its result, or the process in the siginfo of `waitid`.
 fn reaped(call: &Call) -> Option<u32> {
     if call.name != "waitid" {
         return u32::try_from(call.result).ok().filter(|number| *number > 0);

@@ -1,4 +1,4 @@
-//! Calls on files and on their descriptors.
+//! Handles calls on files and descriptors.
 
 use rustc_hash::FxHashMap;
 
@@ -8,7 +8,7 @@ use crate::learn::call::{Argument, Call};
 use crate::learn::files::{Before, Description, Durable, Open, is_below};
 use crate::learn::items::{Item, Operation};
 
-/// Calls that change what lies on the device, and that no step of a program stands for.
+/// Calls that change the contents of the device, but have no corresponding step in a program.
 const NOT_MODELLED: &[&str] = &[
     "mkdir",
     "mkdirat",
@@ -40,7 +40,7 @@ const NOT_MODELLED: &[&str] = &[
 ];
 
 impl Recording {
-    /// Calls on files and descriptors; false for others.
+    /// Handles calls on files and descriptors; false for other calls.
     pub(super) fn on_files(&mut self, thread: usize, call: &Call, name: &str) -> bool {
         let done = call.result >= 0;
         match name {
@@ -223,7 +223,7 @@ impl Recording {
         let (folder, path, flags) = if name.starts_with("openat") { (Some(0), 1, 2) } else { (None, 0, 1) };
         let shown = call.arguments.get(path).is_some_and(|argument| argument.word().is_some());
         let Some(path) = self.path(thread, call, folder, path) else {
-            // ftrace has the address of the path: a file for each time that it is opened.
+            // ftrace records only the address of the path, so each open is treated as a separate file.
             if shown {
                 let file = self.files.of(&format!("{UNKNOWN_FOLDER}/opened-{}", self.known.calls));
                 self.files.settle(file);
@@ -233,7 +233,7 @@ impl Recording {
             }
             return;
         };
-        // `-y` shows the path that the kernel came to, without links.
+        // `-y` shows the resolved path, without symbolic links.
         let path = call.opened.clone().unwrap_or(path);
         if super::paths::is_virtual(&path) {
             self.put(thread, call.result, Open::Other);
@@ -301,7 +301,7 @@ impl Recording {
         self.moves(thread, from, to);
     }
 
-    /// A file has the path of another one from now on, also for those that have it open.
+    /// Moves a file to the path of another one, also for descriptors that have it open.
     fn moves(&mut self, thread: usize, from: usize, to: usize) {
         for open in self.tables.iter().flat_map(FxHashMap::values) {
             if let Open::File(description) = open
@@ -380,7 +380,7 @@ impl Recording {
             Operation::Overwrite { bytes }
         };
         if matches!(operation, Operation::Append { .. }) {
-            // An append of the model leaves its cursor where it was.
+            // An append in the model does not move the cursor.
             self.threads[thread].cursors.insert(file, cursor);
         }
         self.uses(thread, file, operation);
@@ -389,7 +389,7 @@ impl Recording {
     }
 }
 
-/// What a synchronous write makes durable, by the flags that it has.
+/// What a synchronous write makes durable, according to its flags.
 fn durable(has: impl Fn(&str) -> bool, all: &str, data: &str) -> Option<Durable> {
     if has(all) {
         return Some(Durable::All);
@@ -397,8 +397,8 @@ fn durable(has: impl Fn(&str) -> bool, all: &str, data: &str) -> Option<Durable>
     has(data).then_some(Durable::Data)
 }
 
-/// Whether a file is opened with a flag: by its name, or by its bit where strace prints numbers (`-X raw`) as ftrace does. The bits are those
-/// of x86 and ARM64 but for `O_DIRECTORY`, which is that of x86.
+/// Whether a file is opened with a flag: by its name, or by its bit if flags are numbers, as in strace with `-X raw` and in ftrace. The
+/// bits are those of x86 and ARM64, except `O_DIRECTORY`, which is that of x86.
 fn opens_with(call: &Call, at: usize, flag: &str) -> bool {
     let bit = match flag {
         "O_CREAT" => 0o100,
@@ -420,7 +420,7 @@ fn is_of_pipe(call: &Call) -> bool {
         && call.arguments.iter().filter_map(Argument::word).any(|word| word.contains("mode=S_IFIFO"))
 }
 
-/// The offset that a call names; none if it is at the position of the descriptor.
+/// The offset argument of a call; `None` if it uses the position of the descriptor.
 fn positioned(call: &Call, name: &str) -> Option<u64> {
     if !name.starts_with('p') {
         return None;
@@ -428,7 +428,7 @@ fn positioned(call: &Call, name: &str) -> Option<u64> {
     call.number(3).and_then(|offset| u64::try_from(offset).ok())
 }
 
-/// `st_size=` of a status, or `stx_size=`.
+/// The value of `st_size=` or `stx_size=` in a status.
 fn size_of(call: &Call, at: usize) -> Option<u64> {
     let words = call.arguments.get(at)?.word()?;
     let regular = words.contains("S_IFREG");
