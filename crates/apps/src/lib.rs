@@ -1,7 +1,7 @@
-//! Applications in closed loop over a simulated device.
+//! Applications that run in a closed loop on a simulated device.
 //!
-//! A [`Program`] is threads with steps: work on cores, transfers, file operations, SQLite transactions, waits for each other. [`run`]
-//! lets it run on a [`HostSetup`] above a [`BlockDevice`] and says where the time went that its user waited for.
+//! A [`Program`] consists of threads with steps: work on cores, transfers, file operations, SQLite transactions, waits for each other.
+//! [`run`] executes it on a [`HostSetup`] with a [`BlockDevice`], and reports how the time that the user waited for was spent.
 
 mod block_device;
 mod code;

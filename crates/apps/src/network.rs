@@ -2,7 +2,7 @@
 
 use emmclab_base::Nanos;
 
-/// Bits times nanoseconds in a second: work is counted in these, so that a rate in bits a second is work in a nanosecond.
+/// Work is counted in this fraction of a bit, so that a rate in bits per second is the work done per nanosecond.
 const PER_BIT: u128 = 1_000_000_000;
 
 /// A transfer in progress.
@@ -12,13 +12,13 @@ struct Transfer {
     left: u128,
 }
 
-/// A link.
+/// A network link.
 #[derive(Debug)]
 pub(crate) struct Link {
-    /// Bits a second.
+    /// Rate in bits per second.
     rate: u128,
     transfers: Vec<Transfer>,
-    /// When `left` of all transfers was true.
+    /// The time for which `left` of all transfers is valid.
     at: Nanos,
     bytes: u64,
 }
@@ -28,12 +28,12 @@ impl Link {
         Self { rate: u128::from(bits_per_s.max(1)), transfers: Vec::new(), at: Nanos::ZERO, bytes: 0 }
     }
 
-    /// Bytes of all transfers so far.
+    /// Total bytes of all transfers so far.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// A transfer begins; the time is that of the last [`Link::advance`].
+    /// Begins a transfer at the time of the last [`Link::advance`].
     pub fn begin(&mut self, thread: u32, bytes: u64) {
         self.bytes += bytes;
         self.transfers.push(Transfer { thread, left: u128::from(bytes) * 8 * PER_BIT });
@@ -42,12 +42,12 @@ impl Link {
     /// When the next transfer ends.
     pub fn next_event(&self) -> Option<Nanos> {
         let left = self.transfers.iter().map(|transfer| transfer.left).min()?;
-        // Rounded up, so that nothing is left then.
+        // Rounded up, so that nothing is left at that time.
         let ns = (left * self.transfers.len() as u128).div_ceil(self.rate);
         Some(self.at.saturating_add(Nanos(ns.min(i64::MAX as u128) as i64)))
     }
 
-    /// Lets the time pass; adds the threads whose transfers ended, in the order in which they began.
+    /// Advances to `now`; appends the threads whose transfers ended, in the order in which they began.
     pub fn advance(&mut self, now: Nanos, ended: &mut Vec<u32>) {
         let passed = (now - self.at).0 as u128;
         self.at = now;
@@ -80,7 +80,7 @@ mod tests {
 
     #[test]
     fn transfers_share_the_rate_and_the_last_has_it_alone() {
-        // 8 Mbit/s: 1 byte a microsecond.
+        // 8 Mbit/s: 1 byte per microsecond.
         let mut link = Link::new(8_000_000);
         link.begin(1, 1000);
         link.begin(2, 3000);

@@ -1,4 +1,4 @@
-//! The simulated device, with the layers above it, as a device of programs.
+//! The simulated device, with its layers, as a block device for programs.
 
 use emmclab_base::{BlockNote, Nanos, Request, Result};
 use emmclab_replay::ClosedLoop;

@@ -1,4 +1,4 @@
-//! Requests that reached the device, by operation, class of file, role and cause.
+//! Counts the requests to the device by operation, class of file, role and cause.
 
 use std::collections::BTreeMap;
 
@@ -6,20 +6,20 @@ use emmclab_base::{BlockNote, Flags, Nanos, Op, Request, Role, SECTOR_BYTES};
 use emmclab_host::{BlockRequest, FileClass};
 use serde::Serialize;
 
-/// Requests of one sort.
+/// Counts and times of a group of requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Group {
-    /// How many.
+    /// Number of requests.
     pub requests: u64,
-    /// Their bytes.
+    /// Bytes of the requests.
     pub bytes: u64,
-    /// Those that begin where the request of the same operation before them ended.
+    /// Number of sequential requests, which begin where the previous request of the same operation ended.
     pub sequential: u64,
-    /// Bytes of these.
+    /// Bytes of the sequential requests.
     pub sequential_bytes: u64,
-    /// Time from submission to completion, summed, in ns.
+    /// Sum of the times from submission to completion, in ns.
     pub device_ns: i64,
-    /// That of the sequential ones.
+    /// Sum of these times of the sequential requests, in ns.
     pub sequential_device_ns: i64,
 }
 
@@ -46,7 +46,7 @@ pub struct ReadsWrites {
     pub write: Group,
 }
 
-/// Bytes that were written as blocks of a role.
+/// Bytes that were written to blocks of a role.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Written {
     /// The role, as in traces.
@@ -55,7 +55,7 @@ pub struct Written {
     pub bytes: u64,
 }
 
-/// The requests of a run.
+/// Counts of the requests of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct RequestCounts {
     /// All reads and writes.
@@ -64,17 +64,17 @@ pub struct RequestCounts {
     pub discards: u64,
     /// Flushes without data.
     pub flushes: u64,
-    /// Requests that order or make durable: flushes, and writes with preflush or FUA.
+    /// Requests that order writes or make them durable: flushes, and writes with preflush or FUA.
     pub sync_points: u64,
-    /// By class of the file, or of the file system's own blocks.
+    /// Reads and writes by class of the file, or of the file system's own blocks.
     pub classes: BTreeMap<&'static str, ReadsWrites>,
-    /// Requests by why they were submitted.
+    /// Requests by their cause.
     pub causes: BTreeMap<&'static str, u64>,
-    /// Bytes written by role of the blocks, where the file system has roles.
+    /// Bytes written by role of the blocks, if the file system has roles.
     pub roles: Vec<Written>,
 }
 
-/// A request in progress, as it is counted when it is complete.
+/// The properties of a request in progress that are needed to count it when it is complete.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Counted {
     class: FileClass,
@@ -93,7 +93,7 @@ pub(crate) struct Counter {
     classes: [ReadsWrites; FileClass::ALL.len()],
     causes: BTreeMap<&'static str, u64>,
     roles: [u64; Role::ALL.len()],
-    /// Ends of the last read and the last write.
+    /// The end sectors of the last read and the last write.
     ends: [u64; 2],
 }
 
@@ -108,7 +108,7 @@ impl ReadsWrites {
 }
 
 impl Counter {
-    /// A request goes to the device.
+    /// Counts a request that is submitted to the device.
     pub fn submit(&mut self, block: &BlockRequest, notes: &[BlockNote], now: Nanos) -> Counted {
         let request = &block.request;
         let op = request.op;
@@ -133,14 +133,14 @@ impl Counter {
         Counted { class: block.class, op, sequential, submitted: now }
     }
 
-    /// A request is complete.
+    /// Counts the completion of a request.
     pub fn complete(&mut self, counted: Counted, now: Nanos) {
         let Counted { class, op, sequential, submitted } = counted;
         let groups = [self.all.of(op), self.classes[class as usize].of(op)];
         groups.into_iter().flatten().for_each(|group| group.complete(now - submitted, sequential));
     }
 
-    /// The counts.
+    /// The counts so far.
     pub fn counts(&self) -> RequestCounts {
         let classes = FileClass::ALL.into_iter().zip(self.classes);
         let roles = Role::ALL.into_iter().zip(self.roles).filter(|(_, bytes)| *bytes > 0);

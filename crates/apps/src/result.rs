@@ -8,10 +8,10 @@ use serde::Serialize;
 use crate::requests::RequestCounts;
 use crate::timeline::{CriticalPath, Doing, State, Sums, Timeline};
 
-/// Most bins of a run over time.
+/// Maximum number of bins in a run over time.
 const MOST_BINS: i64 = 240;
 
-/// Time by state, in ns; the states exclude each other.
+/// Time by state, in ns; a thread is in one state at a time.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct StateTimes(BTreeMap<&'static str, i64>);
@@ -35,24 +35,24 @@ impl StateTimes {
 /// A part of the time that the user waited for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Spent {
-    /// The state.
+    /// What the thread did or waited for.
     pub state: State,
-    /// Of storage, what it waited for, as the host names it.
+    /// For storage: the cause of the wait, as named by the host.
     pub wait: Option<&'static str>,
-    /// Of storage, the class of the file that the operation was on; none for `sync`.
+    /// For storage: the class of the file of the operation; `None` for `sync`.
     pub class: Option<&'static str>,
-    /// Of storage, the partition of that file.
+    /// For storage: the partition of that file.
     pub partition: Option<String>,
     /// Length, in ns.
     pub ns: i64,
 }
 
-/// A thread.
+/// Results of a thread.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ThreadResult {
     /// Its name.
     pub name: String,
-    /// Time that it was there, in ns: the sum of its states.
+    /// Time between its begin and its end, in ns: the sum of its states.
     pub alive_ns: i64,
     /// Its time by state.
     pub states: StateTimes,
@@ -63,16 +63,16 @@ pub struct ThreadResult {
 pub struct OverTime {
     /// Width of a bin, in ns; the last one may be shorter.
     pub bin_ns: i64,
-    /// The critical path, then each thread.
+    /// One for the critical path, then one for each thread.
     pub lanes: Vec<Lane>,
 }
 
-/// The activities in each bin.
+/// The states of a thread in each bin.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Lane {
-    /// Name of the thread; of the critical path, `the user waits for`.
+    /// Name of the thread; `the user waits for` for the critical path.
     pub name: String,
-    /// Time in each bin by state, in ns; states that do not occur are left out.
+    /// Time in each bin by state, in ns; states that do not occur are omitted.
     pub states: BTreeMap<&'static str, Vec<i64>>,
 }
 
@@ -87,37 +87,37 @@ pub struct AppResult {
     pub era: String,
     /// The network.
     pub network: String,
-    /// Seed of the draws.
+    /// Seed of the random draws.
     pub seed: u64,
     /// Parts of the storage that were infinitely fast.
     pub what_if: Vec<String>,
-    /// The waits of the user, in ns.
+    /// Time that the user waited, in ns.
     pub runtime_ns: i64,
     /// The thread that the user waits for.
     pub user_waits_for: String,
-    /// The runtime by state, along the critical path: the sum is the runtime.
+    /// The runtime by state along the critical path; the sum is the runtime.
     pub states: StateTimes,
-    /// The same in detail, longest first.
+    /// The same in more detail, the longest first.
     pub spent: Vec<Spent>,
     /// Threads, each with its own time.
     pub threads: Vec<ThreadResult>,
     /// Time that cores worked for the program, in ns.
     pub cpu_ns: i64,
-    /// Work of the kernel's own threads, in ns; it takes no core from the program. None of a live run.
+    /// Work of the kernel's own threads, in ns; it does not occupy the program's cores. `None` for a live run.
     pub kernel_cpu_ns: Option<u64>,
     /// Bytes over the network.
     pub network_bytes: u64,
     /// File operations.
     pub file_operations: u64,
-    /// Those that ask for durability: `fsync`, `fdatasync` and `sync`, of files and folders.
+    /// File operations for durability: `fsync`, `fdatasync` and `sync`, of files and folders.
     pub file_syncs: u64,
-    /// Block requests. None of a live run.
+    /// Block requests. `None` for a live run.
     pub requests: Option<RequestCounts>,
     /// The run over time.
     pub over_time: OverTime,
 }
 
-/// The critical path of a thread, its sums and its bins, and those of each thread.
+/// The states along the critical path of a thread and those of each thread, as sums and over time.
 pub(crate) struct Attribution {
     pub path: Sums,
     pub threads: Vec<Sums>,
@@ -150,7 +150,7 @@ impl Attribution {
         Self { path, threads, over_time: OverTime { bin_ns: width, lanes } }
     }
 
-    /// The parts of the path, longest first; `partitions` are the names of mounts.
+    /// The parts of the critical path, the longest first; `partitions` are the names of mounts.
     pub fn spent(&self, partitions: &[&str]) -> Vec<Spent> {
         let mut out: Vec<Spent> = Vec::new();
         for (doing, time) in self.path.iter() {

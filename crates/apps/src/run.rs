@@ -1,4 +1,4 @@
-//! A program on a host: above a device in simulated time, or on this machine.
+//! Runs a program on a host, with a device in simulated time or on this machine.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -21,13 +21,13 @@ use crate::what_if::WhatIf;
 /// How a program is run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RunOptions {
-    /// The network, by its name on the host.
+    /// The network, by its name in the host.
     pub network: String,
-    /// Seed of the draws.
+    /// Seed of the random draws.
     pub seed: u64,
-    /// Time after which the run is an error.
+    /// Maximum duration of the run; a longer run is an error.
     pub limit: Nanos,
-    /// Parts of the storage that are infinitely fast; of simulated runs.
+    /// Parts of the storage that are infinitely fast; only for simulated runs.
     pub what_if: Vec<WhatIf>,
 }
 
@@ -37,12 +37,12 @@ impl Default for RunOptions {
     }
 }
 
-/// Runs a program up to the end of the thread that its user waits for. The device begins as it is; files that exist beforehand lie on it
-/// and not in memory.
+/// Runs a program until the end of the thread that its user waits for. The state of the device is kept. Files that exist at the begin are
+/// on the device, and not in the page cache.
 ///
 /// # Errors
-/// [`Kind::Config`] for partitions that do not fit the device, files that do not fit a partition, an unknown network, a deadlock
-/// (with the threads and what each waits for) and a run beyond its limit; and as the device.
+/// [`Kind::Config`] for partitions that do not fit the device, files that do not fit a partition, an unknown network, a deadlock (with the
+/// threads and what each waits for) and a run that exceeds its limit. Also for errors of the device.
 pub fn run<D: BlockDevice>(
     program: &Program,
     setup: &HostSetup,
@@ -52,11 +52,11 @@ pub fn run<D: BlockDevice>(
     run_in_detail(program, setup, device, options).map(|(result, _)| result)
 }
 
-/// Runs a program on a simulated device with its layers, and ends the device: the results of both. A picture that the device's recorder
-/// draws shows the threads, too; its rows are told `about` the run, as JSON.
+/// Runs a program on a simulated device with its layers, and finishes the device; returns the results of both. If the device's recorder
+/// draws a picture, it includes the threads; `about` is JSON about the run for its rows.
 ///
 /// # Errors
-/// As [`run`], and where the recorder could not write.
+/// As [`run`], and if the recorder cannot write.
 pub fn run_simulated(
     program: &Program,
     setup: &HostSetup,
@@ -100,10 +100,10 @@ fn run_in_detail<D: BlockDevice>(
     Ok((result, times))
 }
 
-/// Writes the files that a program has beforehand into folders of this machine, one for each mounted partition of the host, in its order.
+/// Writes the initial files of a program into folders of this machine: one folder for each mounted partition of the host, in order.
 ///
 /// # Errors
-/// As [`run`], and where a file cannot be written.
+/// As [`run`], and if a file cannot be written.
 pub fn prepare_live(
     program: &Program,
     setup: &HostSetup,
@@ -117,12 +117,13 @@ pub fn prepare_live(
 }
 
 /// Runs a program on this machine, with real file operations in the folders that [`prepare_live`] wrote for the same program, host and
-/// seed. A thread of the program is a thread of this machine; its work on cores and its transfers take their time, and no processor.
+/// seed. A thread of the program becomes a thread of this machine. Its work on cores and its transfers take their time, but do not use a
+/// CPU.
 ///
-/// The result has no requests and no work of the kernel: these are the device's to tell. What a call takes counts as waiting.
+/// The result has neither requests nor work of the kernel, since these are properties of the device. The time of a call counts as waiting.
 ///
 /// # Errors
-/// As [`run`], and where a file operation fails.
+/// As [`run`], and if a file operation fails.
 pub fn run_live(
     program: &Program,
     setup: &HostSetup,
@@ -144,9 +145,9 @@ pub fn run_live(
     let mut store = RealFiles::new(folders.to_vec(), false);
     let files = files_of(program, options.seed, &named, &mut store)?;
     let mut storage = RealStorage::start(&Arc::new(store), program.threads.len() as u32)?;
-    // The work of this machine's own threads is there already.
+    // This machine already has the work of its own threads.
     let (mut found, _) = run_on(program, &[], setup, options, &partitions, files, &mut storage)?;
-    // A call is one wait here: which one of the host's is not known.
+    // A call is a single wait here; its causes in the host are not known.
     found
         .spent
         .iter_mut()
@@ -176,7 +177,7 @@ fn files_of(
     Files::new(program, seed, |name| mount_of(named, name), store)
 }
 
-/// Runs a program on a storage beside the periodic work of a host; the result has neither requests nor work of the kernel.
+/// Runs a program on a storage, with the periodic work of a host; the result has neither requests nor work of the kernel.
 fn run_on<S: Storage>(
     program: &Program,
     periodic: &[Periodic],

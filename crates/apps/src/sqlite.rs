@@ -1,5 +1,5 @@
-//! The file operations of SQLite transactions, as its pager makes them (sqlite.org/atomiccommit.html and wal.html; `pager.c`,
-//! `wal.c` and `os_unix.c` of the makers). The pager's own cache keeps every page that it has seen.
+//! The file operations of SQLite transactions, as executed by its pager (sqlite.org/atomiccommit.html and wal.html; `pager.c`, `wal.c` and
+//! `os_unix.c` of SQLite). In this model, the pager's cache keeps every page that was read or written.
 
 use std::collections::BTreeSet;
 
@@ -8,15 +8,15 @@ use emmclab_host::{FileId, FileOp, FolderId, MountId};
 use crate::draw::Draws;
 use crate::program::{Database, JournalMode, SyncCall, Synchronous};
 
-/// Header of a rollback journal: a sector of 512 bytes, of which the first 12 hold the count of records, and 28 are in use.
+/// Sizes of a rollback journal's header: a sector of 512 bytes, of which 28 are used; the first 12 hold the number of records.
 const JOURNAL_HEADER: u64 = 512;
 const COUNT_BYTES: u64 = 12;
 const HEADER_IN_USE: u64 = 28;
-/// Header of a write-ahead log, and of each frame in it.
+/// Sizes of the headers of a write-ahead log and of each frame in it.
 const WAL_HEADER: u64 = 32;
 const FRAME_HEADER: u64 = 24;
 
-/// A database in progress.
+/// The state of a database.
 #[derive(Debug)]
 pub(crate) struct Sqlite {
     file: FileId,
@@ -27,17 +27,17 @@ pub(crate) struct Sqlite {
     synchronous: Synchronous,
     data_only: bool,
     checkpoint: u64,
-    /// Pages of the file, and of its part that is in use.
+    /// Number of pages in the file, and in its working set.
     pages: u64,
     working: u64,
     /// Whether the journal exists.
     journal_exists: bool,
-    /// Frames in the write-ahead log since it began anew, and the pages in them.
+    /// Number of frames in the write-ahead log since its last restart, and the pages in them.
     frames: u64,
     logged: BTreeSet<u64>,
     /// Pages in the pager's cache.
     held: Bits,
-    /// The pages of a transaction, kept to reuse the memory.
+    /// The pages of a transaction; buffers are reused.
     touched: Vec<u64>,
     marks: Bits,
 }
@@ -47,7 +47,7 @@ pub(crate) struct Sqlite {
 struct Bits(Vec<u64>);
 
 impl Bits {
-    /// Adds a number; false if it was there.
+    /// Adds a number; false if it was already in the set.
     fn insert(&mut self, number: u64) -> bool {
         let (word, bit) = ((number / 64) as usize, 1 << (number % 64));
         if word >= self.0.len() {
@@ -94,7 +94,7 @@ impl Sqlite {
         }
     }
 
-    /// The operations of a query that looks at this many pages.
+    /// Appends the operations of a query that reads this many pages.
     pub(crate) fn query(&mut self, pages: u64, draws: &mut Draws, out: &mut impl Extend<FileOp>) {
         for _ in 0..pages {
             let page = 1 + draws.below(self.working - 1);
@@ -102,7 +102,7 @@ impl Sqlite {
         }
     }
 
-    /// The operations of a transaction that changes this many pages besides the first, and adds pages.
+    /// Appends the operations of a transaction that changes this many pages in addition to the first page, and adds new pages.
     pub(crate) fn transaction(
         &mut self,
         pages: u64,
@@ -128,7 +128,7 @@ impl Sqlite {
         self.end_journal(out);
     }
 
-    /// Chooses pages that differ, the first of the file left out.
+    /// Chooses different pages at random, except the first page of the file.
     fn choose(&mut self, pages: u64, draws: &mut Draws) {
         self.touched.clear();
         let there = self.working - 1;
@@ -155,14 +155,14 @@ impl Sqlite {
         self.touched = touched;
     }
 
-    /// Reads a page that the pager does not hold.
+    /// Reads a page that is not in the pager's cache.
     fn look_at(&mut self, page: u64, out: &mut impl Extend<FileOp>) {
         if self.held.insert(page) {
             out.extend([FileOp::Read { file: self.file, offset: page * self.page, bytes: self.page }]);
         }
     }
 
-    /// Added pages are in use from now on, where all of the file is.
+    /// Adds new pages. They also become a part of the working set if that is the whole file.
     fn add_pages(&mut self, new_pages: u64) {
         (self.pages..self.pages + new_pages).for_each(|page| {
             self.held.insert(page);
@@ -173,7 +173,7 @@ impl Sqlite {
         self.pages += new_pages;
     }
 
-    /// A sync, where the setting asks for as much.
+    /// Syncs a file if the `synchronous` setting is at least this.
     fn sync(&self, least: Synchronous, file: FileId, out: &mut impl Extend<FileOp>) {
         if self.synchronous >= least {
             out.extend([FileOp::Fsync { file, data_only: self.data_only }]);
@@ -193,13 +193,13 @@ impl Sqlite {
         out.extend([write(self.journal, 0, JOURNAL_HEADER)]);
         let mut at = JOURNAL_HEADER;
         for _ in &self.touched {
-            // The number of the page, the page, and its checksum, each with a call of its own.
+            // The page number, the page, and its checksum are written by one call each.
             for bytes in [4, self.page, 4] {
                 out.extend([write(self.journal, at, bytes)]);
                 at += bytes;
             }
         }
-        // The records are durable before their count is.
+        // The records must be durable before their number.
         self.sync(Synchronous::Full, self.journal, out);
         if created && self.synchronous == Synchronous::Full {
             self.sync_folder(out);
@@ -211,13 +211,13 @@ impl Sqlite {
         }
     }
 
-    /// The first sync of a new journal makes its entry in the folder durable.
+    /// Makes the folder entry of a new journal durable, at its first sync.
     fn sync_folder(&self, out: &mut impl Extend<FileOp>) {
         let (mount, folder) = self.folder;
         out.extend([FileOp::FsyncFolder { mount, folder }]);
     }
 
-    /// Ends the transaction: without its journal it is not rolled back.
+    /// Ends the transaction by invalidating the journal; after that it is not rolled back.
     fn end_journal(&mut self, out: &mut impl Extend<FileOp>) {
         match self.mode {
             JournalMode::Delete => {
@@ -236,7 +236,7 @@ impl Sqlite {
         }
     }
 
-    /// Appends the new pages to the write-ahead log, and moves them to the database once there are enough.
+    /// Appends the changed pages to the write-ahead log, and writes them to the database if there are enough for a checkpoint.
     fn log_pages(&mut self, new_pages: u64, out: &mut impl Extend<FileOp>) {
         if new_pages > 0 {
             // The first page holds the size of the file.
@@ -294,7 +294,7 @@ mod tests {
         Sqlite::new(&program.databases[0], FileId(0), FileId(1), (MountId(0), FolderId(0)))
     }
 
-    /// A transaction in words: reads are left out, writes of a file are counted.
+    /// A transaction in words: reads are omitted, writes to a file are counted.
     fn words(database: &mut Sqlite, pages: u64, new_pages: u64) -> String {
         let mut out = Vec::new();
         database.transaction(pages, new_pages, &mut Draws::of_thread(1, 0), &mut out);

@@ -1,9 +1,9 @@
-//! Texts of TOML files: those that are built in, and typed values with the line of a fault.
+//! Helpers for TOML files: built-in files, and parsing with the line of an error.
 
 use emmclab_base::{Error, Kind, Result};
 use serde::de::DeserializeOwned;
 
-/// A value from the text of a TOML file.
+/// Parses a value from the text of a TOML file.
 ///
 /// # Errors
 /// [`Kind::Config`] with the line and `hint`.
@@ -18,10 +18,10 @@ pub(crate) fn from_toml<T: DeserializeOwned>(text: &str, hint: &str) -> Result<T
     })
 }
 
-/// The text of a built-in file by its name, whose case does not matter; `sort` says what it describes.
+/// The text of a built-in file, by its name in any case. `sort` says what it describes, for the error.
 ///
 /// # Errors
-/// [`Kind::Config`] where there is none; the hint lists them.
+/// [`Kind::Config`] if there is none; the hint lists them.
 pub(crate) fn preset(sort: &str, known: &[(&str, &'static str)], name: &str) -> Result<&'static str> {
     let found = known.iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
     found.map(|(_, text)| *text).ok_or_else(|| {

@@ -1,4 +1,4 @@
-//! The states of a thread over time: they exclude each other and lie end to end; a wait is divided into its parts.
+//! The states of a thread over time, without gaps or overlaps. A wait is divided into its parts.
 
 use std::collections::BTreeMap;
 
@@ -10,26 +10,26 @@ use serde::{Serialize, Serializer};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum State {
-    /// It has a core.
+    /// Runs on a core.
     Running,
-    /// It could run, but every core is taken.
+    /// Is ready to run, but all cores are busy.
     Core,
     /// A transfer over the network.
     Network,
-    /// Data or metadata that is read from the device.
+    /// Waits for data or metadata to be read from the device.
     Read,
-    /// Something is made durable.
+    /// Waits until data is durable.
     Fsync,
-    /// Writes are held back: too much is dirty, the queue or the journal is full.
+    /// Writes are throttled: too much dirty data, or a full queue or journal.
     Throttled,
-    /// Another thread: a signal, a lock of the program or of a file, its end.
+    /// Waits for another thread: a signal, a lock of the program or of a file, or the thread's end.
     Thread,
-    /// The user, or a timer.
+    /// A pause of the user, or a timer.
     Think,
 }
 
 impl State {
-    /// All of them.
+    /// All states.
     pub const ALL: [Self; 8] = [
         Self::Running,
         Self::Core,
@@ -55,7 +55,7 @@ impl State {
         }
     }
 
-    /// The words for people.
+    /// The name for users.
     pub const fn words(self) -> &'static str {
         match self {
             Self::Running => "running",
@@ -85,18 +85,18 @@ impl Serialize for State {
     }
 }
 
-/// A state with what is known of it.
+/// A state with its details.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Doing {
     Running,
     Core,
     Network,
-    /// The host has an operation on a file of this class and mount; `None` for `sync`, which is about all files.
+    /// A file operation in the host, with class and mount of the file; `None` for `sync`, which concerns all files.
     Storage(Wait, Option<(FileClass, MountId)>),
-    /// Waits until this thread lets it go on.
+    /// Waits until this thread lets it continue.
     Thread(u32),
     Think,
-    /// Not begun, or ended.
+    /// Not started, or ended.
     Absent,
 }
 
@@ -114,24 +114,24 @@ impl Doing {
     }
 }
 
-/// A thread's state up to a time, since the end of the part before.
+/// A part of a time line: the state of a thread from the end of the previous part up to a time.
 #[derive(Clone, Copy, Debug)]
 struct Part {
     end: Nanos,
     doing: Doing,
 }
 
-/// The states of a thread, from time 0 on.
+/// The states of a thread, beginning at time 0.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Timeline(Vec<Part>);
 
 impl Timeline {
-    /// When it ends.
+    /// The end of the time line.
     pub fn end(&self) -> Nanos {
         self.0.last().map_or(Nanos::ZERO, |part| part.end)
     }
 
-    /// It did this from its end up to a time.
+    /// Appends a state that lasted from the present end until this time.
     pub fn push(&mut self, doing: Doing, until: Nanos) {
         if until == self.end() {
             return;
@@ -142,7 +142,7 @@ impl Timeline {
         }
     }
 
-    /// The parts between two times: beginning, end, and what it did.
+    /// The parts between two times: begin, end and state.
     pub fn between(&self, from: Nanos, to: Nanos) -> impl Iterator<Item = (Nanos, Nanos, Doing)> + '_ {
         let first = self.0.partition_point(|part| part.end <= from);
         let begin = first.checked_sub(1).map_or(Nanos::ZERO, |before| self.0[before].end);
@@ -158,14 +158,14 @@ impl Timeline {
     }
 }
 
-/// The time that a thread's user waited for, by what it was spent on: waits for other threads are what these did then.
+/// How the time that the user waited for was spent: a wait for another thread is replaced by what that thread did meanwhile.
 pub(crate) struct CriticalPath<'a> {
     threads: &'a [&'a Timeline],
     found: &'a mut dyn FnMut(Nanos, Nanos, Doing),
 }
 
 impl<'a> CriticalPath<'a> {
-    /// Calls `found` for each part of the path of a thread up to `end`, in order of time.
+    /// Calls `found` for each part of the critical path of a thread up to `end`, in order of time.
     pub fn of(
         threads: &'a [&'a Timeline],
         thread: u32,
@@ -180,13 +180,13 @@ impl<'a> CriticalPath<'a> {
         for (begin, end, doing) in self.threads[thread as usize].between(from, to) {
             at = end;
             match doing {
-                // A chain of waits ends with a thread that does not wait, and holds each thread at most once.
+                // A chain of waits contains each thread at most once, and ends at a thread that does not wait for another.
                 Doing::Thread(other)
                     if depth < self.threads.len() && (other as usize) < self.threads.len() =>
                 {
                     self.follow(other, begin, end, depth + 1);
                 }
-                // It waits for a thread that has not begun; which thread will start that one is not known here.
+                // The other thread has not started yet; it is not known here which thread will start it.
                 Doing::Absent => (self.found)(begin, end, Doing::Thread(thread)),
                 doing => (self.found)(begin, end, doing),
             }
@@ -197,7 +197,7 @@ impl<'a> CriticalPath<'a> {
     }
 }
 
-/// Sums of time by what was done.
+/// Sums of time by state with its details.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Sums(BTreeMap<Doing, Nanos>);
 

@@ -1,4 +1,4 @@
-//! A run as a picture: what each thread did, and the critical path.
+//! Draws a run as a picture for Perfetto: what each thread did, and the critical path.
 
 use std::io::{self, Write};
 
@@ -7,10 +7,10 @@ use emmclab_perfetto::{Argument, Row, Slice, Tracks, Value};
 
 use crate::timeline::{CriticalPath, Doing, Timeline};
 
-/// Numbers that Perfetto knows the process and its first thread by.
+/// Process id of the program in Perfetto; the ids of its threads follow.
 const PID: i32 = 1_000;
 
-/// The states of a run's threads, part by part.
+/// The states of the threads of a run over time.
 pub struct ThreadTimes {
     pub(crate) program: String,
     pub(crate) timelines: Vec<Timeline>,
@@ -63,7 +63,7 @@ impl ThreadTimes {
                     arguments.push(text("partition", &self.partitions[usize::from(mount.0)]));
                 }
             }
-            // A thread that still waits at the end may wait for one that never came.
+            // A thread that still waits at the end may wait for an unknown thread.
             Doing::Thread(other) => {
                 if let Some(name) = self.names.get(other as usize) {
                     arguments.push(text("thread", name));

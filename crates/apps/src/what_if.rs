@@ -16,10 +16,10 @@ pub enum WhatIf {
     Operation(Operation),
 }
 
-/// Why a request is sent.
+/// The purpose of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
-    /// Reads, and reads ahead.
+    /// Reads, including read-ahead.
     Read,
     /// Writes that a sync waits for, commits, and flushes.
     Fsync,
@@ -28,7 +28,7 @@ pub enum Operation {
 }
 
 impl Operation {
-    /// All of them.
+    /// All operations.
     pub const ALL: [Self; 3] = [Self::Read, Self::Fsync, Self::WriteBack];
 
     /// The name, as users write it.
@@ -50,7 +50,7 @@ impl Operation {
 }
 
 impl WhatIf {
-    /// Whether a request is of this part; `partition` is the name of its mount.
+    /// Whether a request belongs to this part; `partition` is the name of its mount.
     pub(crate) fn takes(&self, block: &BlockRequest, partition: &str) -> bool {
         match self {
             Self::Partition(name) => name == partition,

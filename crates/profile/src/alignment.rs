@@ -1,13 +1,13 @@
-//! Alignment of reads and writes to flash pages of 4, 8 and 16 KB, and the space that padding would take.
+//! Alignment of reads and writes to flash pages of 4, 8 and 16 KB, and the space utilisation if they are padded to pages.
 
 use emmclab_trace::{Op, Request};
 
 use crate::bins::pct;
 use crate::report::AlignmentRow;
 
-/// Sectors of a flash page, as powers of two: 4, 8 and 16 KB.
+/// Sectors of a flash page as powers of two, for 4, 8 and 16 KB.
 const PAGE_SHIFTS: [u32; 3] = [3, 4, 5];
-/// Classes of alignment: up to 4 trailing zero bits, and 5 or more.
+/// Number of alignment classes: 0 to 4 trailing zero bits, and 5 or more.
 const CLASSES: usize = 6;
 
 /// Requests by the alignment of start and size, for reads and writes.
@@ -16,10 +16,10 @@ pub(crate) struct Alignment([OneWay; 2]);
 
 #[derive(Clone, Debug, Default)]
 struct OneWay {
-    /// By the alignment of the start, then of the size.
+    /// Requests by the alignment class of the start, then of the size.
     classes: [[u64; CLASSES]; CLASSES],
     sectors: u64,
-    /// Pages that requests take, by page size.
+    /// Pages that the requests occupy, by page size.
     pages: [u64; PAGE_SHIFTS.len()],
 }
 

@@ -1,4 +1,4 @@
-//! When requests come, and whether they find the device busy (Table IV, figure 6).
+//! Arrival times of requests, and whether the device is busy when they arrive (Table IV, figure 6).
 
 use emmclab_trace::{Flags, Largest, MOST_JUMPS, Nanos, Request};
 
@@ -7,19 +7,19 @@ use crate::merge::Join;
 use crate::report::InterArrivalRow;
 use crate::{FEW_GAPS, elapsed};
 
-/// Figure 6: 1 to 1,024 ms, in nanoseconds.
+/// Bins of figure 6: 1 to 1,024 ms, in nanoseconds.
 type GapBins = Doubling<1_000_000, 12>;
-/// The bin that ends at 16 ms.
+/// Index of the bin that ends at 16 ms.
 const UP_TO_16_MS: usize = 4;
 
-/// First and last times, gaps between arrivals, and the no-wait rule.
+/// First and last times, gaps between arrivals, and requests that did not wait.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Arrivals {
-    /// Of any request.
+    /// Times of all requests.
     span: Option<Span>,
-    /// Of reads and writes.
+    /// Times of reads and writes.
     data: Option<Span>,
-    /// Durations of the other recordings of a fleet.
+    /// Sum of the durations of the other recordings of a fleet.
     other_ns: u128,
     gaps: GapBins,
     quarters: Quarters,
@@ -40,7 +40,7 @@ struct Span {
 }
 
 impl Arrivals {
-    /// `idle` is whether everything that arrived before is finished, where that is known.
+    /// Adds a request. `idle` is whether all earlier requests were complete, if known.
     #[inline]
     pub fn add(&mut self, request: &Request, idle: Option<bool>) {
         let arrival = request.arrival;
@@ -99,12 +99,12 @@ impl Arrivals {
         }
     }
 
-    /// The first arrival of all.
+    /// The first arrival of a request.
     pub fn first(&self) -> Option<Nanos> {
         self.span.map(|span| span.first)
     }
 
-    /// The last arrival of all.
+    /// The last arrival of a request.
     pub fn last(&self) -> Option<Nanos> {
         self.span.map(|span| span.last)
     }
@@ -122,18 +122,18 @@ impl Arrivals {
         pct(self.recorded_no_wait, self.recorded_known)
     }
 
-    /// Mean time between the arrivals of two reads or writes.
+    /// Mean time between the arrivals of consecutive reads and writes.
     pub fn mean_gap_ms(&self) -> Option<f64> {
         let gaps = self.gaps.total();
         (gaps > 0).then(|| self.gaps_ns as f64 / gaps as f64 / 1e6)
     }
 
-    /// The same without gaps above this length, of which there are at most [`MOST_JUMPS`].
+    /// The same without gaps above this length, of which there must be at most [`MOST_JUMPS`].
     pub fn mean_gap_up_to_ms(&self, longest_ns: u64) -> Option<f64> {
         self.mean_gap_without_ms(self.longest.values().partition_point(|(gap, ())| *gap > longest_ns))
     }
 
-    /// The same without the longest few gaps.
+    /// The same without the [`FEW_GAPS`] longest gaps.
     pub fn mean_gap_without_few_ms(&self) -> Option<f64> {
         self.mean_gap_without_ms(FEW_GAPS)
     }
@@ -145,7 +145,7 @@ impl Arrivals {
         Some((self.gaps_ns - longest_ns) as f64 / left as f64 / 1e6)
     }
 
-    /// The same where the whole lasts `added_ns` longer and has this many gaps less.
+    /// The same for a trace that is `added_ns` longer and has `less` fewer gaps.
     pub fn mean_gap_stretched_ms(&self, added_ns: i128, less: u64) -> Option<f64> {
         let left = self.gaps.total().checked_sub(less).filter(|left| *left > 0)?;
         let ns = self.gaps_ns.checked_add_signed(added_ns)?;
@@ -156,7 +156,7 @@ impl Arrivals {
         &self.quarters
     }
 
-    /// Share of these times above 16 ms.
+    /// Percentage of the gaps above 16 ms.
     pub fn above_16_ms_pct(&self) -> Option<f64> {
         let up_to: u64 = (0..=UP_TO_16_MS).map(|index| self.gaps.at(index)).sum();
         pct(self.gaps.total() - up_to, self.gaps.total())

@@ -1,9 +1,9 @@
-//! Counts in ranges that double: the bins of the paper's figures.
+//! Counts in bins of doubling width, as in the paper's figures.
 
 use std::ops::Range;
 
-/// Counts in `N` ranges above `UNIT`: bin 0 holds values up to `UNIT`, bin `k` those in `(UNIT 2^(k-1), UNIT 2^k]`,
-/// the last one everything above its lower edge.
+/// Counts in `N` bins: bin 0 holds values up to `UNIT`, bin `k` those in `(UNIT 2^(k-1), UNIT 2^k]`, the last one all values above its
+/// lower edge.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Doubling<const UNIT: u64, const N: usize>([u64; N]);
 
@@ -13,7 +13,7 @@ impl<const UNIT: u64, const N: usize> Default for Doubling<UNIT, N> {
     }
 }
 
-/// One range: `low < value <= high`, `high` is `None` in the last.
+/// One bin: `low < value <= high`; `high` is `None` in the last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Bin {
     pub low: u64,
@@ -22,7 +22,7 @@ pub(crate) struct Bin {
 }
 
 impl<const UNIT: u64, const N: usize> Doubling<UNIT, N> {
-    /// The bin of a value.
+    /// The index of the bin of a value.
     #[inline]
     pub fn index(value: u64) -> usize {
         let above = value.saturating_sub(1) / UNIT;
@@ -70,7 +70,7 @@ impl<const UNIT: u64, const N: usize> Doubling<UNIT, N> {
         })
     }
 
-    /// The indices from the first to the last bin that holds something.
+    /// The range of indices from the first to the last non-empty bin.
     pub fn used(&self) -> Range<usize> {
         let first = self.0.iter().position(|count| *count > 0);
         let last = self.0.iter().rposition(|count| *count > 0);
@@ -78,13 +78,13 @@ impl<const UNIT: u64, const N: usize> Doubling<UNIT, N> {
     }
 }
 
-/// Octaves of [`Quarters`]: times from 1,024 ns to 2^36 ns (69 s).
+/// The octaves of [`Quarters`]: times from 1,024 ns to 2^36 ns (69 s).
 const OCTAVES: std::ops::Range<u32> = 10..36;
-/// Bins of [`Quarters`]: one below the first octave, four for each, one above the last.
+/// Number of bins of [`Quarters`]: one below the first octave, four for each octave, one above the last.
 const QUARTERS: usize = 4 * (OCTAVES.end - OCTAVES.start) as usize + 2;
 
-/// Counts of times in quarters of octaves: each octave of nanoseconds in four ranges of equal width, so that a range is at
-/// most a quarter wide of what it begins with. As in [`Doubling`], a range is open below and closed above.
+/// Counts of times in quarters of octaves: each octave of nanoseconds is divided into four bins of equal width, so the width of a bin is at
+/// most a quarter of its lower edge. As in [`Doubling`], the lower edge is exclusive and the upper edge inclusive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Quarters([u64; QUARTERS]);
 
@@ -121,7 +121,7 @@ impl Quarters {
         &self.0
     }
 
-    /// The upper edge of the range in which this share of the times is reached, ns; of the last range its lower edge. None if empty.
+    /// The upper edge of the bin that contains this quantile, in ns; the lower edge for the last bin. `None` if empty.
     pub fn quantile(&self, share: f64) -> Option<u64> {
         let wanted = (share * self.0.iter().sum::<u64>() as f64).ceil() as u64;
         let mut below = 0;
@@ -132,21 +132,21 @@ impl Quarters {
         Self::edges().nth(index.min(QUARTERS - 2))
     }
 
-    /// The upper edges of all ranges but the last, nanoseconds.
+    /// The upper edges of all bins except the last, in nanoseconds.
     pub fn edges() -> impl Iterator<Item = u64> {
         let within = OCTAVES.flat_map(|octave| (4..8).map(move |quarter| quarter << (octave - 2)));
         within.chain([1 << OCTAVES.end])
     }
 }
 
-/// Spearman's rank correlation of rows and columns of a table of counts, in the order of both: 1 where a higher row always has a higher
-/// column. Values of one row or column are equal and have the mean of their ranks. None if either has a single value.
+/// Spearman's rank correlation of the rows and columns of a table of counts: 1 if a higher row always has a higher column. Equal values
+/// have the mean of their ranks. `None` if all values are in one row or one column.
 pub(crate) fn rank_correlation(table: &[&[u64]]) -> Option<f64> {
     let columns = table.iter().map(|row| row.len()).max()?;
     let of_rows: Vec<u64> = table.iter().map(|row| row.iter().sum()).collect();
     let of_columns: Vec<u64> = (0..columns).map(|at| table.iter().map(|row| row[at]).sum()).collect();
     let total: u64 = of_rows.iter().sum();
-    // Ranks less their mean, so that neither sum grows with the square of the count.
+    // Ranks minus their mean, so that the sums do not grow with the square of the count.
     let centred = |counts: &[u64]| {
         let mut below = 0;
         let rank = |count: &u64| {
@@ -167,18 +167,18 @@ pub(crate) fn rank_correlation(table: &[&[u64]]) -> Option<f64> {
     (both > 0.0).then(|| together.sum::<f64>() / both.sqrt())
 }
 
-/// Units of time, each with its length in seconds, the longest first.
+/// Units of time with their lengths in seconds, the longest first.
 const TIMES: [(&str, f64); 7] =
     [("d", 86_400.0), ("h", 3_600.0), ("min", 60.0), ("s", 1.0), ("ms", 1e-3), ("us", 1e-6), ("ns", 1e-9)];
-/// Units of size, each in bytes, the largest first.
+/// Units of size in bytes, the largest first.
 const SIZES: [(&str, f64); 4] = [("GB", 1_073_741_824.0), ("MB", 1_048_576.0), ("KB", 1_024.0), ("B", 1.0)];
 
-/// The name of a range of times in seconds, in the unit that suits its upper edge.
+/// The label of a range of times in seconds, in the unit that suits its upper edge.
 pub(crate) fn time_label(low_s: f64, high_s: Option<f64>) -> String {
     label(low_s, high_s, &TIMES)
 }
 
-/// The name of a range of sizes in KB.
+/// The label of a range of sizes in KB.
 pub(crate) fn size_label(low_kb: f64, high_kb: Option<f64>) -> String {
     label(low_kb * 1_024.0, high_kb.map(|high| high * 1_024.0), &SIZES)
 }
@@ -195,7 +195,7 @@ fn label(low: f64, high: Option<f64>, units: &[(&str, f64)]) -> String {
     }
 }
 
-/// A number with three significant digits, or all those in front of the point.
+/// A number with three significant digits, or with all digits before the decimal point.
 fn three_digits(value: f64) -> String {
     let digits = value.abs().max(1e-9).log10().floor() as i32;
     let places = (2 - digits).clamp(0, 9) as usize;
@@ -203,7 +203,7 @@ fn three_digits(value: f64) -> String {
     if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
 }
 
-/// `part` of `whole` in percent; `None` if there is no whole.
+/// `part` as a percentage of `whole`; `None` if `whole` is 0.
 pub(crate) fn pct(part: u64, whole: u64) -> Option<f64> {
     (whole > 0).then(|| 100.0 * part as f64 / whole as f64)
 }

@@ -1,4 +1,4 @@
-//! Jumps of the clock in a report, and the key figures with and without them.
+//! Clock jumps in a report, and the key figures with and without them.
 
 use emmclab_trace::{ClockJump, Direction, Gaps, Header};
 
@@ -6,13 +6,13 @@ use crate::arrivals::Arrivals;
 use crate::queue::Queue;
 use crate::report::{ClockJumpRow, KeyFigures, Tables};
 
-/// The jumps of a trace, by the gaps of its profile and by what its reader found.
+/// The clock jumps of a trace, as found by the gaps of its profile and by its reader.
 pub(crate) struct Jumps<'a> {
     gaps: &'a Gaps,
-    /// In the order of the requests.
+    /// All jumps, in the order of the requests.
     all: Vec<ClockJump>,
-    /// Time between the first and the last arrival without jumps, nanoseconds, where the reader knows better: requests
-    /// after a backward jump stand among those before it.
+    /// Time between the first and the last arrival without jumps, in nanoseconds, if only the reader knows it: after a backward jump,
+    /// requests are sorted among earlier ones.
     without_ns: Option<i64>,
 }
 
@@ -22,7 +22,7 @@ impl<'a> Jumps<'a> {
         let without_ns = found.interleaved().then_some(found.without_ns);
         let mut all = found.jumps;
         if without_ns.is_none() {
-            // Of those left, the gaps of the profile know better: it may be of several pieces.
+            // For the jumps that are still in the trace, the gaps of the profile are more precise: the profile may have several pieces.
             all.retain(|jump| jump.mended);
             all.extend(gaps.jumps().iter().map(|(length_ns, place)| ClockJump::forward(*length_ns, *place)));
         }
@@ -44,11 +44,11 @@ impl<'a> Jumps<'a> {
         self.all.iter().map(row).collect()
     }
 
-    /// The key figures without the jumps that are left in the trace; `None` if there are none.
+    /// The key figures without the jumps that are still in the trace; `None` if there are none.
     pub fn figures_without(&self, tables: &Tables, arrivals: &Arrivals, queue: &Queue) -> Option<KeyFigures> {
         if let Some(without_ns) = self.without_ns {
             if without_ns == 0 {
-                // Of a part of the trace the reader does not know it.
+                // The reader does not know it for a part of the trace.
                 return None;
             }
             let added_ns = i128::from(without_ns) - i128::from(self.gaps.span_ns());
@@ -66,7 +66,7 @@ impl<'a> Jumps<'a> {
     }
 }
 
-/// The key figures over `duration_s`, with the seconds in which something is unfinished, and nothing is.
+/// The key figures for a duration of `duration_s`, with the seconds in which the device is busy and idle.
 pub(crate) fn key_figures(
     tables: &Tables,
     duration_s: f64,

@@ -1,47 +1,47 @@
-//! The six characteristics (section III) and five implications (section IV) of the IISWC 2015 paper as rules.
+//! The six characteristics (section III) and five implications (section IV) of the IISWC 2015 paper, as rules.
 //!
-//! A rule says when one trace shows what the paper found over its 18. Limits are the paper's own where it gives one. A
-//! verdict that would be another without the ten longest gaps between requests is unknown: a few pauses, or a clock that
-//! jumped, say nothing of the workload.
+//! A rule decides whether a trace shows what the paper found over its 18 traces. Limits are those of the paper if it specifies them. If a
+//! verdict changes without the ten longest gaps between requests, it is unknown: a few pauses, or a jump of the clock, are not properties
+//! of the workload.
 
 use crate::FEW_GAPS;
 use crate::report::{Finding, FindingKind, ProfileReport, Shown};
 
-/// The least share of 4 KB requests in the 15 traces of characteristic 2, percent.
+/// The smallest percentage of 4 KB requests in the 15 traces of characteristic 2.
 const SMALL_PCT: f64 = 44.9;
-/// At least this share of requests did not wait in 15 of 18 traces (characteristic 3), percent.
+/// At least this percentage of requests did not wait in 15 of 18 traces (characteristic 3).
 const NO_WAIT_PCT: f64 = 63.0;
-/// Above this share parallel queues are said to be of no use (implication 1), percent.
+/// Above this percentage, the paper calls parallel queues useless (implication 1).
 const NO_WAIT_HIGH_PCT: f64 = 80.0;
-/// The largest localities among the 18 traces (Table IV: `YouTube`, Twitter), percent.
+/// The largest localities among the 18 traces (Table IV: `YouTube`, Twitter), in percent.
 const WEAK_SPATIAL_PCT: f64 = 47.61;
 const WEAK_TEMPORAL_PCT: f64 = 52.90;
-/// The limits of implications 3 and 4, percent.
+/// The limits of implications 3 and 4, in percent.
 const LOW_SPATIAL_PCT: f64 = 30.0;
 const LOW_TEMPORAL_PCT: f64 = 40.0;
 /// The mean time between arrivals in 13 of 18 traces (characteristic 6), ms.
 const LONG_GAP_MS: f64 = 200.0;
-/// A buffer as a device may have, KB.
+/// Size of a typical buffer in a device, KB.
 pub(crate) const BUFFER_KB: u64 = 16 * 1_024;
 
 const NO_TIMES: &str = "unknown: the trace has no completion times";
 const NO_GAPS: &str = "unknown: the trace has no completion times, or too few idle gaps";
 const NO_REQUESTS: &str = "unknown: the trace has too few reads and writes";
 
-/// The outcome of a rule: the value judged, whether the rule holds, and the meaning.
+/// The outcome of a rule: the judged value, whether the rule holds, and what it means.
 type Verdict = Option<(f64, Shown, String)>;
 
-/// Judges a finished report.
+/// Applies all rules to a finished report.
 pub(crate) fn findings(report: &ProfileReport, values: Judged) -> Vec<Finding> {
     let context = Context { report, values };
     RULES.iter().map(|rule| rule.finding(&context)).collect()
 }
 
-/// Values that no table has.
+/// Values that are judged but not in a table.
 pub(crate) struct Judged {
     pub small_pct: Option<f64>,
     pub mean_gap_ms: Option<f64>,
-    /// Without the [`FEW_GAPS`] longest gaps, as all that ends in `without_few`; `None` if none is left.
+    /// The value without the [`FEW_GAPS`] longest gaps, like all fields that end in `without_few`; `None` if no gap is left.
     pub mean_gap_without_few_ms: Option<f64>,
     pub above_16_ms_pct: Option<f64>,
     pub buffer_hit_pct: Option<f64>,
@@ -191,12 +191,12 @@ const RULES: [Rule; 11] = [
     },
 ];
 
-/// One text where the rule holds, another where not.
+/// The outcome with the text `yes` if the rule holds, `no` otherwise.
 fn either(measured: f64, holds: bool, yes: String, no: String) -> (f64, Shown, String) {
     if holds { (measured, Shown::Yes, yes) } else { (measured, Shown::No, no) }
 }
 
-/// The outcome of a rule that is another without the longest few gaps.
+/// The outcome of a rule whose verdict changes without the longest few gaps.
 fn rests_on_few(measured: f64, without: &str) -> (f64, Shown, String) {
     let reason =
         format!("unknown: the verdict rests on the {FEW_GAPS} longest gaps; without them, {without}");
@@ -365,7 +365,7 @@ fn wear_levelling(context: &Context) -> Verdict {
     ))
 }
 
-/// Spatial and temporal locality, where there are two requests that could show any.
+/// Spatial and temporal locality; `None` with fewer than two requests.
 fn localities(context: &Context) -> Option<(f64, f64)> {
     let tables = &context.report.tables;
     let found = tables.spatial_locality_pct.zip(tables.temporal_locality_pct);

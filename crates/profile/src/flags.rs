@@ -1,4 +1,4 @@
-//! How often requests are flushes, forced to the medium, waited for, and so on.
+//! Counts requests by their flags: flushes, FUA, synchronous requests, and so on.
 
 use emmclab_trace::formats::recorded_flags;
 use emmclab_trace::{Flags, Op, Request};
@@ -6,10 +6,10 @@ use emmclab_trace::{Flags, Op, Request};
 use crate::bins::pct;
 use crate::report::FlagRow;
 
-/// Combinations of the flags that are counted: all but the last, `append`, which is not shown.
+/// Number of combinations of the counted flags: all except the last one, `append`, which is not shown.
 const COMBINATIONS: usize = 1 << (Flags::NAMES.len() - 1);
-/// Flags that are about the recording rather than the request; re-issues have a figure of their own, failures stand in the
-/// ledger, and zone appends are writes.
+/// Flags without a row: those about the recording rather than the request; re-issues, which have their own figure; failures, which are in
+/// the ledger; and zone appends, which are writes.
 const NOT_SHOWN: [&str; 5] = ["no_wait", "no_wait_known", "reissued", "failed", "append"];
 
 /// Requests by their flags.
@@ -39,7 +39,7 @@ impl FlagCounts {
         }
     }
 
-    /// Flushes first, then each flag; without figures where a trace of this format cannot have it.
+    /// Rows for flushes, then for each flag. Rows have no values if the trace's format cannot record the flag.
     pub fn rows(&self, duration_s: f64, format: &str) -> Vec<FlagRow> {
         let all: u64 = self.by_flags.iter().sum();
         if all == 0 {

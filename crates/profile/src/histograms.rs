@@ -1,4 +1,4 @@
-//! Histograms with the same bins for every trace: those of many traces add up.
+//! Histograms with the same bins for every trace, so that those of many traces can be added.
 
 use emmclab_trace::Op;
 use serde::Serialize;
@@ -9,19 +9,19 @@ use crate::operations::Operations;
 use crate::queue::Queue;
 use crate::reuse::Reuse;
 
-/// Counts of one quantity in fixed ranges, open below and closed above; the last one has no upper edge.
+/// Counts of one quantity in fixed bins with exclusive lower and inclusive upper edges; the last bin has no upper edge.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Histogram {
     /// The quantity: `size_read`, `size_write`, `response_read`, `response_write`, `inter_arrival`, `idle_gap` or
     /// `reuse_distance`.
     pub name: &'static str,
-    /// The quantity that is counted.
+    /// A description of what is counted.
     pub about: &'static str,
     /// The unit of the edges.
     pub unit: &'static str,
-    /// The upper edges of all ranges but the last.
+    /// The upper edges of all bins except the last.
     pub edges: Vec<f64>,
-    /// How many lie in each range.
+    /// The counts of the bins.
     pub counts: Vec<u64>,
 }
 

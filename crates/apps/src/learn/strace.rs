@@ -1,5 +1,5 @@
-//! Lines of `strace -f`, with any of its forms of time, with or without `-T` and `-y`, and of calls that end in another line than they
-//! begin in.
+//! Parses lines of `strace -f` with any of its time formats, with or without `-T` and `-y`, including calls that begin and end in different
+//! lines.
 
 use rustc_hash::FxHashMap;
 
@@ -25,15 +25,15 @@ pub(super) enum Line {
     CutOff(Call),
     /// The end of a thread.
     Exit(u32, i64),
-    /// A signal stops a thread (true), or lets it go on.
+    /// A signal stops a thread (true), or continues it.
     Stop(u32, i64, bool),
-    /// A line that holds no call, by its kind.
+    /// A line without a call; its kind.
     Other(&'static str),
-    /// No line of strace; the problem.
+    /// Not a line of strace; the problem.
     Unreadable(&'static str),
 }
 
-/// Reads lines in their order.
+/// Parses lines in order.
 #[derive(Debug, Default)]
 pub(super) struct Strace {
     unfinished: FxHashMap<u32, Unfinished>,
@@ -43,7 +43,7 @@ pub(super) struct Strace {
 const NO_TIME: &str = "the line has no time";
 const NO_CALL: &str = "the line is not a system call";
 const SUMMARY: &str = "this is the table of strace -c, which sums calls up";
-/// Kinds of lines that hold no call.
+/// Kinds of lines without a call.
 pub(super) const SIGNALS: &str = "signals";
 const MESSAGES: &str = "messages of strace";
 const STACKS: &str = "stack frames";
@@ -51,12 +51,12 @@ const HALVES: &str = "ends of calls whose begin is missing";
 pub(super) const NO_RESULT: &str = "calls without a result";
 
 impl Strace {
-    /// Knows from the first lines whether times are those since the line before (`-r`).
+    /// Detects from the first lines whether times are relative to the previous line (`-r`).
     pub fn new(head: &str) -> Self {
         Self { unfinished: FxHashMap::default(), clock: Clock::of(head) }
     }
 
-    /// Takes a line.
+    /// Parses a line.
     pub fn line(&mut self, text: &str) -> Line {
         if let Some(kind) = foreign(text) {
             return kind;
@@ -108,14 +108,14 @@ impl Strace {
             Some(Ending { arguments, result: Some(result), opened, took }) => {
                 Line::Call(call(arguments, result, took.map(|took| at.saturating_add(took)), opened))
             }
-            // `exit_group(0) = ?`, and calls that the end of the process cut off.
+            // `exit_group(0) = ?`, or a call that was interrupted by the end of the process.
             Some(_) if name.starts_with("exit") => Line::Exit(thread, at),
             Some(Ending { arguments, .. }) => Line::CutOff(call(arguments, 0, None, None)),
             None => Line::Unreadable(NO_CALL),
         }
     }
 
-    /// The end of a call that another line began.
+    /// Parses the end of a call that began in another line.
     fn resumed(&mut self, thread: u32, at: i64, rest: &str) -> Line {
         let Some((name, rest)) = rest.split_once("resumed>") else { return Line::Other(HALVES) };
         let name = name.trim();
@@ -130,14 +130,14 @@ impl Strace {
             return if name.starts_with("exit") { Line::Exit(thread, at) } else { Line::Other(NO_RESULT) };
         };
         let arguments = split(&format!("{}{arguments}", begun.arguments));
-        // Its own clock starts at the begin, not where it was taken up.
+        // The duration counts from the begin of the call, not from the line in which it is resumed.
         let ended = took.map_or(at, |took| begun.begun.saturating_add(took));
         let (begun, name) = (begun.begun, begun.name);
         Line::Call(Call { thread, begun, ended, name, arguments, result, timed: true, opened })
     }
 }
 
-/// A line that strace prints without thread and time, or that another option of it prints.
+/// A line that strace prints without thread and time, or because of another option; `None` for other lines.
 fn foreign(text: &str) -> Option<Line> {
     let trimmed = text.trim_start();
     if is_message(trimmed) {
@@ -149,19 +149,20 @@ fn foreign(text: &str) -> Option<Line> {
     (trimmed.starts_with("> ") && text.starts_with(' ')).then_some(Line::Other(STACKS))
 }
 
-/// What strace says of itself: `strace: Process 7 attached`, `[ Process PID=7 runs in 32 bit mode. ]`.
+/// Whether a line is a message of strace itself: `strace: Process 7 attached`, `[ Process PID=7 runs in 32 bit mode. ]`.
 fn is_message(text: &str) -> bool {
     let process =
         text.strip_prefix("Process ").is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
     process || text.starts_with("strace: ") || text.starts_with("[ Process PID=")
 }
 
-/// The arguments of a call whose end is in another line.
+/// The arguments of a call that ends in another line; `None` if it ends in this one.
 fn unfinished(text: &str) -> Option<&str> {
     text.trim_end().strip_suffix("<unfinished ...>")
 }
 
-/// The thread that a line begins with; 0 if there is none, as of a process that has one only. `-Y` puts its name behind.
+/// The thread at the beginning of a line, and the rest. The thread is 0 if there is none, as with a single-threaded process. `-Y` shows the
+/// thread's name after its number.
 fn thread_of(text: &str) -> (u32, &str) {
     let text = text.trim_start();
     let number_of = |word: &str| word.split('<').next().unwrap_or(word).trim().parse().ok();
@@ -176,7 +177,7 @@ fn thread_of(text: &str) -> (u32, &str) {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let (number, rest) = text.split_at(digits);
     let rest = match rest.strip_prefix('<') {
-        // A name may have any character but ends before the time.
+        // A name may contain any characters, but it ends before the time.
         Some(named) => named.split_once("> ").map_or("", |(_, rest)| rest),
         None if rest.starts_with([' ', '\t']) => rest,
         None => return (0, text),
@@ -188,12 +189,12 @@ fn thread_of(text: &str) -> (u32, &str) {
     }
 }
 
-/// What follows the thread that a line begins with.
+/// The text after the thread at the beginning of a line.
 pub(super) fn behind_thread(text: &str) -> &str {
     thread_of(text).1
 }
 
-/// Instruction pointer (`-i`) and number of the call (`-n`) stand in brackets before it.
+/// Removes the instruction pointer (`-i`) and the number of the call (`-n`), which are in brackets before the call.
 fn without_brackets(mut text: &str) -> &str {
     while let Some(rest) = text.strip_prefix('[') {
         let Some((inside, after)) = rest.split_once(']') else { break };
@@ -209,11 +210,11 @@ fn is_name(name: &str) -> bool {
     !name.is_empty() && name.bytes().all(|c| c.is_ascii_alphanumeric() || c == b'_')
 }
 
-/// What stands after the arguments of a call.
+/// The text after the arguments of a call, parsed.
 struct Ending<'a> {
     /// The text before the closing parenthesis.
     arguments: &'a str,
-    /// The result; -1 of a call that a signal ended, none if the process ended.
+    /// The result: -1 if a signal ended the call, `None` if the process ended.
     result: Option<i64>,
     opened: Option<String>,
     /// The duration in ns.
@@ -229,7 +230,7 @@ fn ending(text: &str) -> Option<Ending<'_>> {
         }
         _ => (text, None),
     };
-    // The last one: strings may have the same in them. strace fills up with blanks before it.
+    // The last match is used, because strings may contain the same characters. strace pads with spaces before it.
     let (close, at) = text.rmatch_indices("= ").find_map(|(at, _)| {
         let before = text[..at].trim_end_matches(' ');
         (before.len() < at && before.ends_with(')')).then(|| (before.len() - 1, at))
@@ -245,14 +246,14 @@ fn ending(text: &str) -> Option<Ending<'_>> {
     Some(Ending { arguments: &text[..close], result, opened, took })
 }
 
-/// The arguments: parts between commas outside of strings and brackets.
+/// Splits arguments at commas that are outside of strings and brackets.
 pub(super) fn split(text: &str) -> Vec<Argument> {
     let mut found = Vec::new();
     let mut rest = text.trim();
     while !rest.is_empty() {
         let (argument, after) = if let Some(quoted) = rest.strip_prefix('"') {
             let (text, after) = string(quoted);
-            // What follows up to the comma is `...` of a string that was cut.
+            // The text up to the comma is `...` after a shortened string.
             let after = after.find(',').map_or("", |comma| &after[comma..]);
             (Argument::Text(text), after)
         } else {
@@ -265,7 +266,7 @@ pub(super) fn split(text: &str) -> Vec<Argument> {
     found
 }
 
-/// A string up to its closing quote, and what follows.
+/// A string up to its closing quote, and the text after it.
 fn string(text: &str) -> (Vec<u8>, &str) {
     let bytes = text.as_bytes();
     let (mut out, mut at) = (Vec::new(), 0);
@@ -286,7 +287,7 @@ fn string(text: &str) -> (Vec<u8>, &str) {
     (out, "")
 }
 
-/// The byte of an escape, and how many characters it has after the backslash.
+/// The byte of an escape sequence, and the number of characters after the backslash.
 fn escape(rest: &[u8]) -> (Option<u8>, usize) {
     let Some(first) = rest.first() else { return (None, 0) };
     let digits = |radix: u32, skip: usize, most: usize| {
@@ -304,12 +305,12 @@ fn escape(rest: &[u8]) -> (Option<u8>, usize) {
         b'f' => (Some(0x0c), 1),
         b'x' => digits(16, 1, 2),
         b'0'..=b'7' => digits(8, 0, 3),
-        // Any other character stands for itself; of several bytes the others follow.
+        // Any other character stands for itself; the remaining bytes of a multi-byte character follow.
         other => (Some(*other), 1),
     }
 }
 
-/// Where a word ends: at a comma outside of brackets and strings.
+/// The end of a word: a comma outside of brackets and strings.
 fn end_of(text: &str) -> usize {
     let (mut depth, mut quoted, mut escaped) = (0_u32, false, false);
     for (at, c) in text.char_indices() {

@@ -98,7 +98,7 @@ fn threads_start_where_they_were_cloned_and_wait_for_files_that_others_make() {
     assert!(wait < read, "{first:?}");
     let signal = second.iter().position(|step| step.contains("signal")).unwrap();
     assert!(second[signal - 1].contains("create"), "{second:?}");
-    // It goes when the last one closes it, who waits for the writes of the other.
+    // The file is deleted when the last descriptor is closed; that thread waits for the writes of the other one.
     assert!(first.last().unwrap().contains("delete"), "{first:?}");
     assert!(!second.iter().any(|step| step.contains("delete")));
 }
@@ -158,11 +158,11 @@ fn relative_paths_are_below_the_folder_of_the_process() {
     );
     let names: Vec<_> = program.files.iter().map(|set| set.name.as_str()).collect();
     assert_eq!(names, ["/data/app/new", "/sdcard/newer", "/sdcard/old"]);
-    // A file takes the path of another on one file system only.
+    // Files that are renamed to each other must be on the same file system.
     assert_eq!(program.files[0].partition, program.files[1].partition);
 }
 
-/// The same work with and without a shell: the file operations, and the time in pauses.
+/// The same work with and without a shell; compares the file operations, and the time in pauses.
 #[test]
 fn a_shell_waits_for_its_child_and_not_for_as_long_as_the_child_took() {
     let shell = r#"10 1.000000 vfork( <unfinished ...>
@@ -316,7 +316,7 @@ fn calls_without_durations_are_read_and_counted() {
          7 1.500000 getpid() = 7\n7 1.600000 nanosleep({tv_sec=1}, NULL) = 0\n7 1.700000 close(3) = 0\n",
     );
     assert_eq!(found.known.untimed_calls, 5);
-    // From the sync to the next call, and from the sleep to the next one; the work is that after `getpid`.
+    // From the sync to the next call, and from the sleep to the next call; the work is after `getpid`.
     assert!((found.known.storage_ns - 500_000_000).abs() < 1_000_000, "{:?}", found.known);
     let known = &found.known;
     assert_eq!((known.asleep_ns, known.pause_ns, known.work_ns), (100_000_000, 0, 100_000_000));
@@ -347,7 +347,7 @@ fn links_folders_and_paths_below_descriptors_lead_to_the_same_file_and_what_is_d
     assert_eq!(dropped, [("link", 1), ("mkdir", 1), ("rename of a folder", 1)]);
 }
 
-/// A shell that runs `sleep` for two seconds and then a program that writes.
+/// A shell that runs `sleep` for two seconds, and then a program that writes.
 const SLEEPS_FIRST: &str = r#"10 1.000000 execve("/bin/sh", ["sh"], 0x7f) = 0 <0.0005>
 10 1.001000 vfork( <unfinished ...>
 11 1.001100 execve("/bin/sleep", ["sleep", "2"], 0x7f) = 0 <0.0005>
@@ -389,7 +389,7 @@ fn time_asleep_is_neither_work_nor_storage_however_the_sleep_begins_and_ends() {
         "10 1.000000 nanosleep({tv_sec=9},  <unfinished ...>) = ?\n10 3.000000 +++ killed by SIGKILL +++\n",
         "10 1.000000 nanosleep({tv_sec=9},  <unfinished ...>\n10 3.000000 <... nanosleep resumed>) = ?\n\
          10 3.000000 +++ killed by SIGKILL +++\n",
-        // A child ends meanwhile: the sleep goes on behind the signal.
+        // A child ends meanwhile: the sleep continues after the signal.
         "11 1.000000 exit_group(0) = ?\n10 1.000000 clock_nanosleep(CLOCK_REALTIME, 0, {tv_sec=2}, NULL) = ? \
          ERESTART_RESTARTBLOCK (Interrupted by signal) <1.0>\n10 2.000000 --- SIGCHLD {si_signo=SIGCHLD} ---\n\
          10 2.000000 restart_syscall(<... resuming interrupted clock_nanosleep ...>) = 0 <1.0>\n",
@@ -451,7 +451,7 @@ fn a_shell_that_ends_before_its_children_have_worked_is_refused_unless_it_is_nam
     let named = LearnOptions { user_waits_for: Some("10".to_owned()), ..options() };
     let found = learn(text("fsync(3)").as_bytes(), &named).unwrap();
     assert_eq!(found.user.behind_ns, 2_002_500_000);
-    // What only sleeps behind the end is no work that the program lacks.
+    // Time that is only slept after the end is not work that the program lacks.
     let (found, _) = learned(&text("nanosleep({tv_sec=2}, NULL)"));
     assert_eq!(found.user.behind_ns, 2_500_000);
 }

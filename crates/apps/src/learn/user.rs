@@ -1,4 +1,4 @@
-//! The thread that the user waits for: which one it is, and whether its time in the recording is one that a device can change.
+//! The thread that the user waits for: which one it is, and whether a device can change most of its time.
 
 use std::fmt::Write;
 
@@ -10,35 +10,35 @@ use super::items::Thread;
 use super::recording::Recording;
 use super::waits::Waits;
 
-/// Waits, and time behind the end of the thread, that are not refused, in ns.
+/// Waits, and work after the end of the thread, up to this time are never refused, in ns.
 const LEAST_REFUSED_NS: i64 = 10_000_000;
-/// Waits of a kind that an error does not name, in ns: they would round to nothing.
+/// Waits of a kind that are shorter than this are not named in an error, in ns: they would be rounded to nothing.
 const LEAST_TOLD_NS: i64 = 500_000;
-/// Most threads that an error lists.
+/// Maximum number of threads that an error lists.
 const MOST_LISTED: usize = 12;
 
-/// What the thread that the user waits for did with its time, itself and through threads that it waited for.
+/// How the thread that the user waits for spent its time, itself and through threads that it waited for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct UserTime {
     /// Its name in the program.
     pub thread: String,
-    /// The program that it ran; empty where the recording does not have its begin.
+    /// The program that it executed; empty if its start was not recorded.
     pub runs: String,
     /// From its first call to its end, in ns.
     pub lasted_ns: i64,
-    /// Sleeps, timeouts and stops by a signal, as long on every device.
+    /// Sleeps, timeouts and stops by a signal; they have the same length on every device.
     pub asleep_ns: i64,
-    /// Waits whose cause is not in the recording, as long on every device.
+    /// Waits whose cause is not in the recording; they have the same length on every device.
     pub unexplained_ns: i64,
-    /// How long other threads were at work or used files behind its end, which the program leaves out.
+    /// How long other threads worked or used files after its end; the program omits this.
     pub behind_ns: i64,
 }
 
-/// The thread that the user waits for: the one asked for, else the first one.
+/// The thread that the user waits for: the requested one, else the first one.
 ///
 /// # Errors
-/// [`Kind::Config`] for a thread that is not there; [`Kind::Value`] where the recording has none, where it mostly sleeps or waits for
-/// what the recording does not have, and where the first one ends before most of the work.
+/// [`Kind::Config`] for an unknown thread. [`Kind::Value`] if the recording has no threads, if the thread mostly sleeps or waits for
+/// something that is not recorded, or if the first thread ends before most of the work.
 pub(super) fn of(recording: &Recording, options: &LearnOptions) -> Result<UserTime> {
     let named: Vec<_> = recording.threads.iter().map(Thread::name).collect();
     let found = match &options.user_waits_for {
@@ -78,7 +78,7 @@ pub(super) fn of(recording: &Recording, options: &LearnOptions) -> Result<UserTi
     Ok(time)
 }
 
-/// How long a thread neither slept nor waited for an unknown cause behind a time, in ns.
+/// How long a thread neither slept nor waited for an unknown cause after a time, in ns.
 fn busy_behind(thread: &Thread, at: i64) -> i64 {
     let from = thread.begun.max(at);
     let idle = |waits: &Waits| {
@@ -87,8 +87,8 @@ fn busy_behind(thread: &Thread, at: i64) -> i64 {
     (thread.at - from).max(0) - idle(&thread.asleep) - idle(&thread.unexplained)
 }
 
-/// Refuses a thread that nobody named and that ends before most of the work is done, as a shell that leaves its children in the
-/// background: the program ends with it.
+/// Returns an error if the thread was not requested and ends before most of the work is done, such as a shell with children in the
+/// background: the program would end with it.
 fn refuse_early_end(recording: &Recording, time: &UserTime, thread: &Thread, other: &Thread) -> Result<()> {
     let busy = time.lasted_ns - time.asleep_ns - time.unexplained_ns;
     if time.behind_ns <= LEAST_REFUSED_NS || time.behind_ns <= busy {
@@ -107,8 +107,8 @@ fn refuse_early_end(recording: &Recording, time: &UserTime, thread: &Thread, oth
     )))
 }
 
-/// Refuses a thread that mostly sleeps or waits for what the recording does not have: in the program each such wait is a pause as long as
-/// it was, on every device.
+/// Returns an error if the thread mostly sleeps or waits for something that is not recorded: in the program each such wait is a pause of
+/// the same length on every device.
 fn refuse_pauses(recording: &Recording, time: &UserTime, thread: &Thread) -> Result<()> {
     let waited = time.asleep_ns + time.unexplained_ns;
     if waited <= LEAST_REFUSED_NS || waited * 2 <= time.lasted_ns {
@@ -145,7 +145,7 @@ fn refuse_pauses(recording: &Recording, time: &UserTime, thread: &Thread) -> Res
     Err(Error::new(Kind::Value, problem).hint(hint))
 }
 
-/// The first threads, with how long each lasted.
+/// A list of the first threads, with their programs and durations.
 fn listed(recording: &Recording) -> String {
     let threads = recording.threads.iter();
     let mut found: Vec<_> = threads

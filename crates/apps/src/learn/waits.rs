@@ -19,7 +19,7 @@ impl Waits {
         self.spans.push((begun, ended));
     }
 
-    /// At most the last `ns` of the waits in a call turned out to be something else; the time that is taken back, in ns.
+    /// Subtracts up to `ns` from the last waits in a call, because they turned out to be something else; returns the subtracted time in ns.
     pub fn take_back(&mut self, call: &str, ns: i64) -> i64 {
         let Some(known) = self.by_call.get_mut(call) else { return 0 };
         let all = ns.min(*known);
@@ -37,7 +37,7 @@ impl Waits {
         all
     }
 
-    /// The parts of the waits that lie between two times, in order of their ends.
+    /// The parts of the waits between two times, in order of their ends.
     pub fn between(&self, begun: i64, ended: i64) -> Vec<(i64, i64)> {
         let mut found: Vec<_> = (self.spans.iter().rev())
             .take_while(|span| span.1 > begun)
@@ -53,7 +53,7 @@ impl Waits {
         self.by_call.values().sum()
     }
 
-    /// The calls that waited longest, at most `most` of them, each with its time in ns.
+    /// The calls that waited longest, at most `most` of them, with their times in ns.
     pub fn longest(&self, most: usize) -> Vec<(&str, i64)> {
         let mut calls: Vec<_> = self.by_call.iter().map(|(call, ns)| (call.as_str(), *ns)).collect();
         calls.retain(|(_, ns)| *ns > 0);

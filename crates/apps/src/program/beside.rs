@@ -1,20 +1,20 @@
-//! Programs at once: they share cores, page cache, memory, file systems and device, and nothing of their own.
+//! Combines programs that run at the same time. They share cores, page cache, memory, file systems and device, but no names.
 
 use emmclab_base::Result;
 
 use super::{Access, Picked, Program, Step};
 
 impl Program {
-    /// This program with others beside it, which begin with it. What is theirs has their name before its own, as `email: mail.db`. The
-    /// user waits for this program alone: with its end all end.
+    /// This program combined with others, which begin at the same time. Names of the others are prefixed with the name of their program,
+    /// such as `email: mail.db`. The user waits only for this program: when it ends, all end.
     ///
     /// # Errors
-    /// As [`Program::from_toml`], where all of them together are more than a program may be, or two have one name.
+    /// As [`Program::from_toml`], if all of them together exceed the limits of a program, or if two names are equal.
     pub fn beside(mut self, others: &[Self]) -> Result<Self> {
         let mut names = vec![self.name.clone()];
         for other in others {
             let Self { name, files, databases, procedures, threads, .. } = other.clone();
-            // A second one of the same name is told from the first.
+            // A second program with the same name gets a number.
             let count = names.iter().filter(|known| **known == name).count();
             let prefix = if count == 0 { name.clone() } else { format!("{name} {}", count + 1) };
             names.push(name);
@@ -49,7 +49,7 @@ impl Program {
 }
 
 impl Step {
-    /// Changes every name of a file, database, procedure, thread, signal and lock.
+    /// Applies `own` to every name of a file, database, procedure, thread, signal and lock.
     fn rename(&mut self, own: &impl Fn(&mut String)) {
         match self {
             Self::Cpu { .. } | Self::Think { .. } | Self::Network { .. } | Self::Sync {} => {}

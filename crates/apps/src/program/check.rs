@@ -1,4 +1,4 @@
-//! Checks of a well-formed program: names that exist, values that are possible.
+//! Checks a program: names must exist, and values must be possible.
 
 use std::collections::BTreeSet;
 
@@ -8,16 +8,16 @@ use emmclab_host::FileClass;
 use super::{Access, Program, Step};
 use crate::draw::{Amount, Quantity};
 
-/// Most threads: the processes and threads that Linux has numbers for where nothing is configured (`PID_MAX_DEFAULT`).
+/// Maximum number of threads: the default limit of Linux for process and thread ids (`PID_MAX_DEFAULT`).
 const MOST_THREADS: usize = 32_768;
-/// Most files of all sets together.
+/// Maximum number of files in all sets together.
 const MOST_FILES: u64 = 1 << 20;
-/// Most bytes of one access or transfer.
+/// Maximum number of bytes of an access or transfer.
 const MOST_BYTES: u64 = 1 << 40;
-/// Most pages of a transaction or query.
+/// Maximum number of pages of a transaction or query.
 const MOST_PAGES: u64 = 1 << 20;
 
-/// A fault: the key, the value that stands there, the problem, and what to do.
+/// An error: the key, its value, the problem, and a hint.
 struct Fault {
     key: &'static str,
     value: String,
@@ -32,13 +32,13 @@ fn fault(key: &'static str, value: &str, problem: impl Into<String>, hint: impl 
 }
 
 impl Program {
-    /// Refuses what cannot be run; `text` is the file, which gives the line.
+    /// Returns an error if the program cannot be run; `text` is the file, for the line number.
     pub(crate) fn check(&self, text: &str) -> Result<()> {
         let names = Names::of(self);
         let all = self.check_sets().and_then(|()| names.check(self)).and_then(|()| names.check_steps(self));
         all.map_err(|Fault { key, value, problem, hint }| {
             let error = Error::new(Kind::Config, problem).of_field(key, 0, value.as_bytes()).hint(hint);
-            // The last place of a name is the one that is at fault: a doubled or an unknown one.
+            // The last occurrence of a name is the faulty one: a duplicate or an unknown name.
             match text.rfind(&format!("\"{value}\"")) {
                 Some(at) => error.at_line(text[..at].matches('\n').count() as u64 + 1),
                 None => error,
@@ -90,7 +90,7 @@ impl Program {
     }
 }
 
-/// The names that steps may use.
+/// The names that steps can use.
 struct Names<'a> {
     files: Vec<&'a str>,
     databases: Vec<&'a str>,
@@ -220,7 +220,7 @@ impl<'a> Names<'a> {
     }
 }
 
-/// Calls `check` with each step and the name of the thread or procedure that it is in.
+/// Calls `check` with each step and the name of its thread or procedure.
 fn each_step<'a>(program: &'a Program, check: &mut impl FnMut(&'a str, &'a Step) -> Checked) -> Checked {
     fn walk<'a>(
         inside: &'a str,

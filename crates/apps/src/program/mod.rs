@@ -1,4 +1,4 @@
-//! An application as a program: files, databases, and threads with their steps. Read from TOML.
+//! An application described as a program: files, databases, and threads with their steps. Read from TOML.
 
 mod beside;
 mod check;
@@ -162,10 +162,10 @@ pub struct Thread {
 }
 
 impl Program {
-    /// A program from the text of a TOML file.
+    /// Parses a program from the text of a TOML file.
     ///
     /// # Errors
-    /// [`Kind::Config`] with line and hint for a syntax error, an unknown key, and a name or value that is impossible.
+    /// [`Kind::Config`] with line and hint for a syntax error, an unknown key, and an impossible name or value.
     pub fn from_toml(text: &str) -> Result<Self> {
         let program: Self =
             text::from_toml(text, "see docs/guides/apps.md; `emmclab apps show NAME` prints a program")?;
@@ -173,19 +173,19 @@ impl Program {
         Ok(program)
     }
 
-    /// A program from a TOML file.
+    /// Reads a program from a TOML file.
     ///
     /// # Errors
-    /// As [`Program::from_toml`], and where the file cannot be read.
+    /// As [`Program::from_toml`], and if the file cannot be read.
     pub fn from_file(path: &Path) -> Result<Self> {
         let text = emmclab_base::read_settings(path)?;
         Self::from_toml(&text).map_err(|error| error.in_file(path))
     }
 
-    /// A program that comes with emmclab.
+    /// A built-in program.
     ///
     /// # Errors
-    /// [`Kind::Config`] where there is no such program; the hint lists them.
+    /// [`Kind::Config`] if there is no such program; the hint lists them.
     pub fn preset(name: &str) -> Result<Self> {
         Self::from_toml(preset_text(name)?)
     }

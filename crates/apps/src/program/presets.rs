@@ -1,4 +1,4 @@
-//! The applications in `presets/apps`, built in.
+//! The built-in applications, from `presets/apps`.
 
 use emmclab_base::Result;
 
@@ -6,7 +6,7 @@ use crate::text;
 
 macro_rules! presets {
     ($($name:literal,)*) => {
-        /// Names, and the text of the files.
+        /// Names and contents of the files.
         const PRESETS: &[(&str, &str)] =
             &[$(($name, include_str!(concat!("../../../../presets/apps/", $name, ".toml"))),)*];
     };
@@ -25,15 +25,15 @@ presets! {
     "iperf",
 }
 
-/// The names of the applications that come with emmclab.
+/// The names of the built-in applications.
 pub fn preset_names() -> impl ExactSizeIterator<Item = &'static str> {
     PRESETS.iter().map(|(name, _)| *name)
 }
 
-/// The text of one, with its comments. Case does not matter.
+/// The text of a built-in application, with its comments. The case of the name does not matter.
 ///
 /// # Errors
-/// [`emmclab_base::Kind::Config`] where there is no such application; the hint lists them.
+/// [`emmclab_base::Kind::Config`] if there is no such application; the hint lists them.
 pub fn preset_text(name: &str) -> Result<&'static str> {
     text::preset("application", PRESETS, name)
 }

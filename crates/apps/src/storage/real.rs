@@ -1,4 +1,4 @@
-//! The kernel of this machine: real files on mounted file systems, and a thread for each caller.
+//! Executes file operations on this machine: on real files of mounted file systems, with a thread for each caller.
 
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Write};
@@ -15,9 +15,9 @@ use rustc_hash::FxHashMap;
 
 use super::{FileStore, Storage, likely_wait};
 
-/// Longest sleep between two looks for an interruption.
+/// Maximum sleep between two checks for an interruption.
 const LOOK: Duration = Duration::from_millis(50);
-/// Bytes of one call; the contents repeat after them.
+/// Maximum number of bytes of one call, and length after which the contents repeat.
 const BUFFER: usize = 1 << 20;
 
 /// The files of a program in folders of this machine, one for each mount.
@@ -27,14 +27,14 @@ pub(crate) struct RealFiles {
     specs: RwLock<Vec<FileSpec>>,
     open: Mutex<FxHashMap<FileId, Arc<File>>>,
     contents: Vec<u8>,
-    /// Whether files that exist beforehand are written; else they have to be there.
+    /// Whether initial files are written; otherwise they must exist.
     writes: bool,
 }
 
 impl RealFiles {
     /// Files below `roots`, in the order of the mounts.
     pub fn new(roots: Vec<PathBuf>, writes: bool) -> Self {
-        // Any bytes but zeros, which a device or a file system might treat in a special way.
+        // Any bytes except zeros, which a device or a file system might handle specially.
         let contents =
             (0..BUFFER).map(|at| (at as u32).wrapping_mul(2_654_435_761).to_be_bytes()[0] | 1).collect();
         Self { roots, specs: RwLock::default(), open: Mutex::default(), contents, writes }
@@ -55,7 +55,7 @@ impl RealFiles {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The file, opened where it is not.
+    /// The open file; opens it if necessary.
     fn file(&self, file: FileId, create: bool) -> Result<Arc<File>> {
         if let Some(known) = self.opened().get(&file) {
             return Ok(known.clone());
@@ -71,7 +71,7 @@ impl RealFiles {
         Ok(self.opened().entry(file).or_insert_with(|| Arc::new(opened)).clone())
     }
 
-    /// Does an operation.
+    /// Executes an operation; returns the number of bytes.
     fn operate(&self, operation: &FileOp, scratch: &mut Vec<u8>) -> Result<u64> {
         let at = |file: FileId| move |error: std::io::Error| Error::io(&self.path(file), error);
         match *operation {
@@ -140,7 +140,7 @@ impl RealFiles {
         }
     }
 
-    /// Writes `bytes` in calls of at most the buffer; the contents follow from the place.
+    /// Writes `bytes` in calls of at most the buffer size; the contents depend on the offset.
     fn pieces(
         &self,
         offset: u64,
@@ -189,7 +189,7 @@ impl FileStore for RealFiles {
     }
 }
 
-/// An operation on its way to the thread of a caller.
+/// An operation for the thread of a caller.
 struct Asked {
     operation: FileOp,
     begun: Nanos,
@@ -203,21 +203,21 @@ struct Done {
     outcome: Result<u64>,
 }
 
-/// File operations done by the kernel, in real time.
+/// Executes file operations by the kernel, in real time.
 pub(crate) struct RealStorage {
-    /// A thread for each caller, which ends when its channel is closed.
+    /// One thread for each caller; it ends when its channel is closed.
     callers: Vec<Sender<Asked>>,
     done: Receiver<Done>,
-    /// Operations in progress.
+    /// Number of operations in progress.
     under_way: usize,
     ended: Vec<Done>,
     begun: Instant,
-    /// The time of the engine, to which operations that have ended add up.
+    /// The time of the engine, which is used as the end of operations.
     now: Nanos,
 }
 
 impl RealStorage {
-    /// Starts a thread for each of this many callers; time begins now.
+    /// Starts this many threads, one for each caller; time begins now.
     ///
     /// # Errors
     /// [`Kind::Config`] if the machine cannot run this many threads.

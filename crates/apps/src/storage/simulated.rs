@@ -1,4 +1,4 @@
-//! The host model above a device in simulated time.
+//! Executes file operations by the host model, on a device in simulated time.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -30,13 +30,13 @@ pub(crate) struct Simulated<'a, D> {
     partitions: Vec<&'a str>,
     what_if: &'a [WhatIf],
     now: Nanos,
-    /// Requests in the device.
+    /// Requests in the device, by number.
     under_way: FxHashMap<u64, Counted>,
-    /// Completions that are known beforehand, in the order of time; those of one time in the order in which they became known.
+    /// Known future completions, ordered by time, then by the order in which they became known.
     completions: BinaryHeap<Reverse<(Nanos, u64, u64)>>,
     completions_known: u64,
     counter: Counter,
-    /// Buffers that are kept to reuse their memory.
+    /// Buffers that are reused.
     blocks: BlockRequests,
     known: Vec<(u64, Nanos)>,
     free: Vec<(BlockRequestId, Counted)>,
@@ -60,7 +60,7 @@ impl<'a, D: BlockDevice> Simulated<'a, D> {
         }
     }
 
-    /// Counts of the requests that reached the device.
+    /// Counts of the requests to the device.
     pub fn counts(&self) -> RequestCounts {
         self.counter.counts()
     }
@@ -70,7 +70,7 @@ impl<'a, D: BlockDevice> Simulated<'a, D> {
         self.host.kernel_cpu_ns()
     }
 
-    /// Hands requests on to the device, until the host has no more. Those of an infinitely fast part are complete at once.
+    /// Passes requests of the host to the device until there are no more. Those of an infinitely fast part are completed at once.
     fn pump(&mut self) -> Result<()> {
         loop {
             let mut blocks = std::mem::take(&mut self.blocks);
@@ -101,7 +101,7 @@ impl<'a, D: BlockDevice> Simulated<'a, D> {
         }
     }
 
-    /// Takes note of completions that have become known.
+    /// Collects completions that have become known.
     fn learn(&mut self) {
         self.device.take_completed(&mut self.known);
         for (number, at) in self.known.drain(..) {

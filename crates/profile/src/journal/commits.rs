@@ -1,4 +1,4 @@
-//! Transactions: the blocks of the journal that each commit makes durable.
+//! Transactions of a journal: the journal blocks that each commit makes durable.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -11,25 +11,25 @@ use crate::latency::Distribution;
 use crate::merge::Join;
 use crate::report::Commits;
 
-/// Transactions whose commit block has not come; a journal has one at a time. The first by device and number is given up for
-/// a further one.
+/// Maximum number of transactions without a commit block; a journal has one at a time. If there are more, the first by device and number is
+/// given up.
 const OPEN: usize = 256;
 
-/// Transactions up to their commit blocks, and what the commits were of.
+/// Transactions in progress, and the sizes of the committed ones.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Transactions {
-    /// By device and number.
+    /// Transactions in progress, by device and number.
     open: BTreeMap<(u32, Option<u32>), Blocks>,
-    /// Of each device the first commit: blocks of it may lie in the piece of a recording before this one.
+    /// The first commit of each device: some of its blocks may be in the previous piece of a recording.
     first: BTreeMap<u32, (Option<u32>, Blocks)>,
-    /// The other commits.
+    /// The sizes of the other commits.
     committed: Committed,
     count: u64,
-    /// Logged blocks of those that were given up.
+    /// Number of logged blocks of transactions that were given up.
     given_up: u64,
 }
 
-/// Blocks of the journal that belong to a transaction: descriptors, logged, revoke and commit blocks.
+/// Journal blocks of a transaction: descriptor, logged, revoke and commit blocks.
 #[derive(Clone, Copy, Debug, Default)]
 struct Blocks {
     logged: u64,
@@ -37,7 +37,7 @@ struct Blocks {
     sectors: u64,
 }
 
-/// The blocks of each commit.
+/// Distributions of the sizes of commits.
 #[derive(Clone, Debug, Default)]
 struct Committed {
     logged: Distribution,
@@ -97,7 +97,7 @@ impl Transactions {
             self.commit(space, transaction, blocks);
         }
         if join == Join::Separate {
-            // No commit block of theirs is that of a transaction of ours.
+            // None of their commit blocks belongs to our transactions.
             self.given_up += std::mem::take(&mut self.open).values().map(|blocks| blocks.logged).sum::<u64>();
         }
         for ((space, transaction), theirs) in other.open {

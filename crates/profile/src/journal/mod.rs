@@ -1,4 +1,4 @@
-//! The cost of journaling: by the roles of blocks where a trace has block notes, else as far as flags and addresses tell.
+//! The cost of journaling: by the roles of blocks if the trace has block notes, otherwise estimated from flags and addresses.
 
 mod commits;
 mod over_time;
@@ -20,11 +20,10 @@ use roles::Roles;
 use signs::Signs;
 use synchronous::Synchronous;
 
-/// Sectors in a KB.
+/// Sectors per KB.
 const SECTORS_PER_KB: f64 = 2.0;
 
-/// The cost of journaling in a trace: one pass over its batches in order of arrival. Memory does not grow with the
-/// trace.
+/// The cost of journaling in a trace, in one pass over its batches in order of arrival. Memory does not grow with the trace.
 #[derive(Clone, Debug, Default)]
 pub struct JournalProfile {
     devices: NameMap,
@@ -32,7 +31,7 @@ pub struct JournalProfile {
 }
 
 impl JournalProfile {
-    /// Adds a batch. Batches come in order of arrival.
+    /// Adds a batch. Batches must be added in order of arrival.
     pub fn update(&mut self, batch: &Batch) {
         self.devices.follow(batch.devices());
         for (row, request) in batch.iter().enumerate() {
@@ -40,13 +39,13 @@ impl JournalProfile {
         }
     }
 
-    /// The report on what was added so far, with the trace's header as it is at the end of reading.
+    /// The report on all batches so far. `header` is the trace's header after the end of reading.
     pub fn finish(&self, header: &Header) -> JournalReport {
         self.cost.report(header)
     }
 }
 
-/// The same without names: devices are numbers.
+/// The same with numbers instead of names for devices.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct JournalCost {
     first: Option<Nanos>,
@@ -102,7 +101,7 @@ impl JournalCost {
         self.over_time.merge(other.over_time, join == Join::Separate);
     }
 
-    /// The report; `None` if no request has notes.
+    /// The report; `None` if no request has block notes.
     pub fn report_of_notes(&self, header: &Header) -> Option<JournalReport> {
         (self.noted > 0).then(|| self.report(header))
     }
@@ -147,7 +146,7 @@ impl JournalCost {
         }
     }
 
-    /// Journal, data, home metadata, and what has no notes.
+    /// Rows for journal, data, home metadata, and writes without notes.
     fn kinds(&self) -> Vec<KindRow> {
         let mut rows = self.roles.kinds(self.written_sectors);
         let unknown = self.written_sectors.saturating_sub(self.roles.sectors());
@@ -163,12 +162,12 @@ impl JournalCost {
     }
 }
 
-/// So many of something a second.
+/// A rate per second; `None` if the duration is 0.
 fn per_s(count: u64, duration_s: f64) -> Option<f64> {
     (duration_s > 0.0).then(|| count as f64 / duration_s)
 }
 
-/// Commits that are counted otherwise than by commit blocks.
+/// Commits that were not counted by commit blocks.
 fn counted(by: &'static str, commits: u64, duration_s: f64) -> Commits {
     Commits {
         counted_by: by,

@@ -1,4 +1,4 @@
-//! Commits, journal and flushes over time, and by how often the journal commits.
+//! Commits, journal writes and flushes over time, and by the rate of commits.
 
 use emmclab_timeline::{Cell, Coarsening};
 use emmclab_trace::{BlockNote, Flags, Nanos, Op, Request, Role};
@@ -6,26 +6,26 @@ use emmclab_trace::{BlockNote, Flags, Nanos, Op, Request, Role};
 use super::SECTORS_PER_KB;
 use crate::report::{CommitRateRow, JournalTimeRow};
 
-/// Largest number of bins; when it is reached, neighbouring bins are merged into bins of double width.
+/// Maximum number of bins; when it is reached, neighbouring bins are merged into bins of double width.
 const BINS: usize = 256;
-/// Rates of commits are computed over at least a second.
+/// Minimum width of a bin: rates of commits are computed over at least a second.
 const NARROWEST: Nanos = Nanos(1_000_000_000);
-/// Upper edges of the classes of rates, in commits per second; one more class is above the last.
+/// Upper edges of the classes of rates, in commits per second; a further class is above the last edge.
 const RATES: [f64; 8] = [0.0, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0];
 
 #[derive(Clone, Debug)]
 pub(super) struct OverTime(Coarsening<Bin>);
 
-/// The events in a bin of time.
+/// Counts of the requests in a bin of time.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Bin {
     written: u64,
     flushes: u64,
     durable: u64,
-    /// Commits by block notes.
+    /// Commits, by block notes.
     commits: u64,
     journal: u64,
-    /// Commits by the flag of the journal's thread.
+    /// Sectors written by the journal's thread, by its flag.
     flagged: u64,
     flagged_durable: u64,
     durable_sectors: u64,
@@ -78,7 +78,7 @@ impl Default for OverTime {
 }
 
 impl OverTime {
-    /// The bin of an arrival.
+    /// The bin of an arrival time.
     pub fn bin(&mut self, arrival: Nanos) -> &mut Bin {
         self.0.at(arrival)
     }
@@ -87,8 +87,8 @@ impl OverTime {
         self.0.merge(other.0, aligned);
     }
 
-    /// Bins with a write or flush. Where roles are not known, commits are writes with fua or preflush, of the journal's thread
-    /// where it is marked.
+    /// Rows for bins with a write or flush. If roles are unknown, commits are writes with FUA or preflush; only those of the journal's
+    /// thread, if these are marked.
     pub fn rows(&self, origin: Nanos, by_roles: bool, by_flag: bool) -> Vec<JournalTimeRow> {
         let used = self.0.iter(origin).filter(|(_, _, bin)| bin.written + bin.flushes > 0);
         used.map(|(time_s, width_s, bin)| {
@@ -101,7 +101,7 @@ impl OverTime {
                 time_s,
                 width_s,
                 commits,
-                // The start of the trace may cut the first bin short; a time below `NARROWEST` shows no rate.
+                // The first bin may be shorter, because the trace begins in it; a time below `NARROWEST` is too short for a rate.
                 commits_per_s: commits as f64 / width_s.max(NARROWEST.as_secs_f64()),
                 flushes: bin.flushes,
                 fua_or_preflush_writes: bin.durable,
@@ -114,7 +114,7 @@ impl OverTime {
     }
 }
 
-/// Sums of the bins by their rate of commits, for the classes that occur.
+/// Sums of the bins by class of their rate of commits, for the classes that occur.
 pub(super) fn by_rate(rows: &[JournalTimeRow]) -> Vec<CommitRateRow> {
     let class = |row: &&JournalTimeRow| {
         RATES.iter().position(|edge| row.commits_per_s <= *edge).unwrap_or(RATES.len())

@@ -1,4 +1,4 @@
-//! From system calls to what each thread did with which file.
+//! Converts system calls into what each thread did with which file.
 
 mod causes;
 mod file_calls;
@@ -19,80 +19,80 @@ use super::files::{Description, Durable, Files, Open, Place};
 use super::items::{Behind, Item, Open as OpenEnd, Operation, Thread};
 use waiting::{POLLS, is_timer, reaches_storage, waits};
 
-/// A relative path is below this, as the folder of the process is unknown.
+/// Placeholder for the folder of a process if it is unknown; relative paths are placed below it.
 const UNKNOWN_FOLDER: &str = "?";
 
-/// Time in ns by what is known of it, and what a recording of calls cannot show.
+/// Times in ns by cause, and what a recording of calls cannot show.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Known {
     /// Calls that have returned.
     pub calls: u64,
-    /// Time between calls, and of calls that neither wait nor use files: taken as work on a core.
+    /// Time between calls, and in calls that neither wait nor use files: taken as work on a core.
     pub work_ns: i64,
     /// Time in calls that wait for an unknown cause (another process, the user): taken as pauses.
     pub pause_ns: i64,
     /// Time asleep, in timeouts and in stops by a signal: taken as pauses, too.
     pub asleep_ns: i64,
-    /// Time of waits for other threads and processes of the recording, which the program waits for, too.
+    /// Time of waits for other threads and processes of the recording; the program waits for them, too.
     pub awaited_ns: i64,
     /// Calls whose duration is not in the recording.
     pub untimed_calls: u64,
-    /// Time of waits for the network, which the network of the host takes the place of.
+    /// Time of waits for the network; in the program they are simulated by the host's network.
     pub network_ns: i64,
-    /// Time in calls on files, which the model of the host takes the place of.
+    /// Time in calls on files; in the program they are simulated by the host model.
     pub storage_ns: i64,
-    /// Bytes over the network.
+    /// Bytes sent and received over the network.
     pub network_bytes: u64,
-    /// Operations on files.
+    /// Number of operations on files.
     pub file_operations: u64,
-    /// Bytes that were read and written.
+    /// Bytes read from files.
     pub read_bytes: u64,
-    /// Bytes that were written.
+    /// Bytes written to files.
     pub written_bytes: u64,
-    /// Files mapped into memory, whose reads and writes are not seen.
+    /// Number of memory-mapped files, whose reads and writes are not visible.
     pub mapped_files: u64,
-    /// Calls of `io_uring` and of asynchronous I/O, whose requests are not seen.
+    /// Requests by `io_uring` and asynchronous I/O, which are not visible.
     pub unseen_requests: u64,
-    /// Calls on descriptors that were opened before the recording, or whose path it does not have.
+    /// Calls on descriptors that were opened before the recording, or whose path is not recorded.
     pub unknown_descriptors: u64,
 }
 
-/// A recording while it is read.
+/// A recording that is being read.
 #[derive(Debug, Default)]
 pub(super) struct Recording {
     pub threads: Vec<Thread>,
     numbers: FxHashMap<u32, usize>,
-    /// Descriptors, of processes that do not share them.
+    /// Descriptor tables; threads and processes that share descriptors use the same table.
     tables: Vec<FxHashMap<i64, Open>>,
-    /// The folder of each of these processes, as far as the recording tells.
+    /// The working folder for each table, as far as known.
     folders: Vec<String>,
     pub files: Files,
     pub known: Known,
-    /// Calls that no step stands for, and lines that are no calls, by their kind.
+    /// Counts by kind of calls without a corresponding step, and of lines that are not calls.
     pub dropped: BTreeMap<String, u64>,
     causes: causes::Causes,
     behind: Behind,
     signals: u32,
-    /// The first time, and the last one.
+    /// The first and the last time.
     pub first: Option<i64>,
     pub last: i64,
 }
 
 impl Recording {
-    /// A thread has ended.
+    /// Handles the end of a thread.
     pub fn exit(&mut self, number: u32, at: i64) {
         let thread = self.thread(number, at);
         self.passes(thread, at, OpenEnd::Work);
         self.ended(thread, at);
     }
 
-    /// A call has begun, and ends in another line.
+    /// Handles the begin of a call that ends in another line.
     pub fn began(&mut self, call: &Call) {
         let thread = self.cut_off(call);
         self.begins(thread, call);
     }
 
-    /// A call has begun that has not returned yet, or never does, as the thread ended in it; the thread.
+    /// Handles the begin of a call that has not returned, or never does because the thread ends in it; returns the thread.
     pub fn cut_off(&mut self, call: &Call) -> usize {
         let thread = self.thread(call.thread, call.begun);
         let open = self.in_progress(thread, call);
@@ -101,7 +101,7 @@ impl Recording {
         thread
     }
 
-    /// A signal stops a thread, or lets it go on.
+    /// Handles a stop of a thread by a signal (`stopped`), or its continuation.
     pub fn stops(&mut self, number: u32, at: i64, stopped: bool) {
         let thread = self.thread(number, at);
         self.passes(thread, at, if stopped { OpenEnd::Sleep } else { OpenEnd::Work });
@@ -110,7 +110,7 @@ impl Recording {
         }
     }
 
-    /// A thread is at a time, behind which it does this.
+    /// Advances a thread to a time; `open` is how the time after that is used.
     fn passes(&mut self, thread: usize, at: i64, open: OpenEnd) {
         self.between(thread, at);
         let found = &mut self.threads[thread];
@@ -118,7 +118,7 @@ impl Recording {
         self.last = self.last.max(at);
     }
 
-    /// Time of a thread from its last call to this one: work, or more of a call without a duration.
+    /// Accounts for the time of a thread from its last call to this one: work, or a part of a call without a duration.
     fn between(&mut self, thread: usize, to: i64) {
         let found = &mut self.threads[thread];
         let (gap, open) = (to - found.at, std::mem::replace(&mut found.open, OpenEnd::Work));
@@ -146,12 +146,12 @@ impl Recording {
         }
     }
 
-    /// A call that no step stands for, or a line that is no call.
+    /// Counts a call without a corresponding step, or a line that is not a call.
     pub fn drops(&mut self, name: &str) {
         *self.dropped.entry(name.to_owned()).or_default() += 1;
     }
 
-    /// A call has returned.
+    /// Handles a call that has returned.
     pub fn call(&mut self, call: &Call) {
         let thread = self.thread(call.thread, call.begun);
         self.known.calls += 1;
@@ -160,7 +160,7 @@ impl Recording {
         let took = (call.ended - call.begun).max(0);
         self.between(thread, call.begun);
         self.threads[thread].at = self.threads[thread].at.max(call.ended);
-        // `-y` tells the folder of the process wherever a call is relative to it.
+        // `-y` shows the working folder in every call with a path relative to it.
         let here =
             call.arguments.iter().find(|one| one.word().is_some_and(|word| word.starts_with("AT_FDCWD<")));
         if let Some(folder) = here.and_then(Argument::path) {
@@ -170,7 +170,7 @@ impl Recording {
         self.take(thread, call, took);
     }
 
-    /// Ends the recording: items that hold threads back are put in.
+    /// Ends the recording and inserts the signals for waiting threads.
     pub fn finish(&mut self) {
         std::mem::take(&mut self.behind).put_in(&mut self.threads);
     }
@@ -195,7 +195,7 @@ impl Recording {
         self.tables[self.threads[thread].table].get(&call.number(at)?)
     }
 
-    /// The file of a descriptor; where the recording did not see it opened, by the path that `-y` gives.
+    /// The open file of a descriptor. If its open was not recorded, the path shown by `-y` is used.
     fn described(&mut self, thread: usize, call: &Call, at: usize) -> Option<Rc<Description>> {
         match self.open(thread, call, at) {
             Some(Open::File(description)) => return Some(description.clone()),
@@ -232,7 +232,7 @@ impl Recording {
         description
     }
 
-    /// Gives a descriptor its meaning; what it stood for before is closed.
+    /// Assigns a meaning to a descriptor; the previous one is closed.
     fn put(&mut self, thread: usize, number: i64, open: Open) {
         let table = self.threads[thread].table;
         if let Some(old) = self.tables[table].insert(number, open) {
@@ -240,7 +240,7 @@ impl Recording {
         }
     }
 
-    /// A descriptor is closed.
+    /// Handles a closed descriptor.
     fn gone(&mut self, thread: usize, old: Open) {
         if let Open::File(description) = old
             && let Some(description) = Rc::into_inner(description)
@@ -252,7 +252,7 @@ impl Recording {
         }
     }
 
-    /// Adds an operation that needs the file. A thread waits for the one that made it.
+    /// Adds an operation that uses the file. If another thread created or renamed the file, this one waits for it.
     fn uses(&mut self, thread: usize, file: usize, operation: Operation) {
         self.known.file_operations += 1;
         let changed = self.files.all[file].last_change;
@@ -266,7 +266,7 @@ impl Recording {
         uses.push(place);
     }
 
-    /// Adds an operation that makes, removes or replaces the file. The thread waits for all others that used it.
+    /// Adds an operation that creates, deletes or replaces the file. The thread waits for all other threads that used it.
     fn change(&mut self, thread: usize, file: usize, operation: Operation) {
         self.known.file_operations += 1;
         let mut before = std::mem::take(&mut self.files.all[file].uses);
@@ -290,7 +290,7 @@ impl Recording {
         Place { thread, item: items.len() - 1 }
     }
 
-    /// Takes in the effect of a call.
+    /// Adds the effect of a call to its thread.
     fn take(&mut self, thread: usize, call: &Call, took: i64) {
         let name = call.name.as_str();
         let place = self.threads[thread].within.take();
@@ -337,7 +337,7 @@ impl Recording {
         }
     }
 
-    /// What the time up to the thread's next call is, where the call has no duration.
+    /// Sets how the time until the thread's next call is used, if the call has no duration.
     fn open_end(&mut self, thread: usize, call: &Call, open: OpenEnd) {
         if !call.timed {
             self.threads[thread].open = open;
@@ -345,7 +345,7 @@ impl Recording {
         }
     }
 
-    /// Calls on sockets; false for others.
+    /// Handles calls on sockets; false for other calls.
     fn on_network(&mut self, thread: usize, call: &Call, name: &str, took: i64) -> bool {
         let received = match name {
             "socket" => {
@@ -385,7 +385,7 @@ impl Recording {
         true
     }
 
-    /// Threads that begin and end, and descriptors that are no files; true if the time of the call is taken into account.
+    /// Handles calls that start threads, and descriptors that are not files; true if the time of the call has been accounted for.
     fn on_processes(&mut self, thread: usize, call: &Call, name: &str, took: i64) -> bool {
         if is_spawn(name) {
             self.spawned(thread, call, took);
@@ -414,7 +414,7 @@ impl Recording {
         false
     }
 
-    /// The path of an argument, whole as far as that is known; none of what is no file of a device.
+    /// The path of an argument, absolute if the folder is known; `None` if it is not a file on a device.
     fn path(&self, thread: usize, call: &Call, folder: Option<usize>, at: usize) -> Option<String> {
         let path = call.text(at)?;
         if path.starts_with('/') {
@@ -432,7 +432,7 @@ impl Recording {
             known.or_else(|| call.arguments[folder].path()).map(str::to_owned)
         });
         let here = match folder.and_then(|folder| call.arguments[folder].word()) {
-            // A folder that was opened before the recording.
+            // The folder was opened before the recording.
             Some(word) if base.is_none() && !is_here(word) => UNKNOWN_FOLDER,
             _ => self.folders[self.threads[thread].table].as_str(),
         };
@@ -441,7 +441,7 @@ impl Recording {
     }
 }
 
-/// Calls that begin a thread or a process.
+/// Whether a call starts a thread or a process.
 fn is_spawn(name: &str) -> bool {
     matches!(name, "clone" | "clone2" | "clone3" | "fork" | "vfork")
 }

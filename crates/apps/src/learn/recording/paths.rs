@@ -1,18 +1,18 @@
-//! Paths as calls name them.
+//! Paths in the arguments of calls.
 
 use super::UNKNOWN_FOLDER;
 
-/// Folders of files that are no files of a device.
+/// Folders whose files are not stored on a device.
 const VIRTUAL: &[&str] = &["/proc/", "/sys/", "/dev/", "/run/", "/acct/", "anon_inode:"];
 
-/// Whether a folder of a call is that of the process.
+/// Whether a folder argument is the working folder of the process.
 pub(super) fn is_here(word: &str) -> bool {
     word.contains("AT_FDCWD")
         || word == "-100"
         || word.trim_start_matches("0x").trim_start_matches('f') == "9c"
 }
 
-/// A path without `.`, `..` and empty parts.
+/// Normalises a path: without `.`, `..` and empty components.
 pub(super) fn plain(path: &str) -> String {
     let mut parts: Vec<&str> = Vec::new();
     for part in path.split('/') {

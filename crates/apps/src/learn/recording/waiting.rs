@@ -1,10 +1,10 @@
-//! Which calls wait, and for what: the device, a clock, or something that no recording of calls names.
+//! Determines which calls wait, and for what: the device, a clock, or something that is not recorded.
 
 use super::{OpenEnd, Recording};
 use crate::learn::call::{Argument, Call};
 use crate::learn::files::Open;
 
-/// Calls that wait for any of several things, as an answer of the network where one follows.
+/// Calls that wait for any of several events, such as an answer from the network.
 pub(super) const POLLS: &[&str] = &[
     "poll",
     "ppoll",
@@ -17,7 +17,7 @@ pub(super) const POLLS: &[&str] = &[
     "epoll_pwait2",
     "ppoll_time64",
 ];
-/// Calls that wait for the device, or may.
+/// Calls that may wait for the device.
 const REACH_STORAGE: &[&str] = &[
     "open",
     "openat",
@@ -48,7 +48,7 @@ const TRANSFERS: &[&str] =
     &["connect", "read", "readv", "recvfrom", "recvmsg", "write", "writev", "sendto", "sendmsg"];
 /// Calls that sleep.
 const SLEEPS: &[&str] = &["nanosleep", "clock_nanosleep", "clock_nanosleep_time64"];
-/// Calls beside [`POLLS`] and [`SLEEPS`] that wait for something that no recording of calls names.
+/// Other calls than [`POLLS`] and [`SLEEPS`] that wait for something that is not recorded.
 const WAITS: &[&str] = &[
     "futex",
     "futex_time64",
@@ -96,12 +96,12 @@ pub(super) fn waits_for_a_lock(call: &Call) -> bool {
         && ["F_SETLKW", "F_SETLKW64", "F_OFD_SETLKW"].iter().any(|flag| call.has_flag(1, flag))
 }
 
-/// Whether a call sleeps, also where it goes on behind a signal.
+/// Whether a call sleeps, also if it continues after a signal.
 pub(super) fn is_sleep(call: &Call) -> bool {
     SLEEPS.contains(&call.name.as_str()) || resumes(call, "nanosleep")
 }
 
-/// Whether a wait ends by a clock: a sleep, or a timeout.
+/// Whether a wait is ended by a clock: a sleep, or a timeout.
 pub(super) fn is_timer(call: &Call) -> bool {
     let name = call.name.as_str();
     let polls = POLLS.contains(&name) || ["poll", "select"].iter().any(|polls| resumes(call, polls));
@@ -113,14 +113,14 @@ pub(super) fn is_timer(call: &Call) -> bool {
         || of_a_clock
 }
 
-/// Whether a call is one of this kind that goes on behind a signal: `restart_syscall(<... resuming interrupted clock_nanosleep ...>)`.
+/// Whether a call of this kind continues after a signal: `restart_syscall(<... resuming interrupted clock_nanosleep ...>)`.
 fn resumes(call: &Call, kind: &str) -> bool {
     call.name == "restart_syscall"
         && call.arguments.iter().filter_map(Argument::word).any(|word| word.contains(kind))
 }
 
 impl Recording {
-    /// What the time behind the begin of a call is, as long as the call has not returned.
+    /// How the time after the begin of a call is used while the call has not returned.
     pub(super) fn in_progress(&mut self, thread: usize, call: &Call) -> OpenEnd {
         let on_channel = self.channel(thread, call).is_some();
         let open = self.open(thread, call, 0);
