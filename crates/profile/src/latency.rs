@@ -1,11 +1,11 @@
-//! A distribution of durations or sizes: exact sums, percentiles from an HDR histogram.
+//! A distribution of durations or sizes: the sum is exact, percentiles are from an HDR histogram.
 
 use hdrhistogram::Histogram;
 
 use crate::report::Quantiles;
 
-/// Values from 0 to 2^46 (20 hours in nanoseconds) at three digits; larger ones count as the largest.
-/// About 300 KB, allocated with the first value.
+/// The histogram has values from 0 to 2^46 (20 hours in nanoseconds) with three digits; larger values count as the largest. It needs about
+/// 300 KB, which are allocated with the first value.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Distribution {
     histogram: Option<Histogram<u64>>,
@@ -61,8 +61,8 @@ impl Distribution {
         (self.count > 0).then(|| self.sum as f64 / self.count as f64)
     }
 
-    /// A nearest-rank quantile (0 to 1) in units of `unit`; the lower end of the histogram's bucket, so that whole sizes stay
-    /// whole.
+    /// A nearest-rank quantile (0 to 1), in units of `unit`. It is the lower end of the histogram's bucket, so that integer sizes remain
+    /// integers.
     pub fn quantile(&self, quantile: f64, unit: f64) -> Option<f64> {
         let histogram = self.histogram.as_ref()?;
         let value = histogram.lowest_equivalent(histogram.value_at_quantile(quantile));

@@ -1,5 +1,5 @@
-//! One-pass, mergeable, deterministic characterisation of a trace: Tables III and IV and figures 3-7 of the IISWC
-//! 2015 paper (Zhou et al.), what follows from them, and what they leave out.
+//! One-pass, mergeable, deterministic characterisation of a trace: Tables III and IV and figures 3-7 of the IISWC 2015 paper (Zhou et al.),
+//! the paper's findings, and further figures.
 //!
 //! ```no_run
 //! use emmclab_profile::{Profile, ProfileOptions};
@@ -52,10 +52,10 @@ pub use options::{GcCost, ProfileOptions};
 pub use profile::Profile;
 pub use report::{JournalReport, ProfileReport};
 
-/// Gaps without which a verdict has to hold: what rests on fewer shows nothing of the workload.
+/// Number of the longest gaps without which a verdict must not change; otherwise it is not a property of the workload.
 const FEW_GAPS: usize = 10;
 
-/// Nanoseconds from one time to another; 0 if the other is not later.
+/// Nanoseconds from one time to another; 0 if the second is not later.
 #[inline]
 fn elapsed(from: emmclab_trace::Nanos, to: emmclab_trace::Nanos) -> u64 {
     to.0.saturating_sub(from.0).max(0) as u64

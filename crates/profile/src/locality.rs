@@ -6,19 +6,19 @@ use crate::bins::Doubling;
 use crate::merge::Join;
 use crate::report::RunRow;
 
-/// Runs of up to 2, 4, ... 4,096 requests and more; bin 0 stays empty, a run has at least two.
+/// Bins of runs of up to 2, 4, ... 4,096 requests and more. Bin 0 is always empty, because a run has at least two requests.
 type RunBins = Doubling<1, 14>;
 const RUN_BINS: usize = 14;
 
-/// Whether each read or write starts where its predecessor (in order of arrival, on the same device) ended.
+/// Counts reads and writes that start where their predecessor (in order of arrival, on the same device) ended.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Sequences {
     sequential: u64,
-    /// First place of all, to join pieces.
+    /// The start of the first request, to join pieces.
     first: Option<Place>,
-    /// Where the next sequential request would start.
+    /// The start of the next request if it is sequential.
     next: Option<Place>,
-    /// The first run, once it is over; it may go on before the start of this piece.
+    /// The first run, after it has ended; it may have begun in the previous piece.
     head: Option<Run>,
     current: Run,
     runs: RunBins,
@@ -34,7 +34,7 @@ struct Place {
     sector: u64,
 }
 
-/// Requests one after the other.
+/// Consecutive sequential requests.
 #[derive(Clone, Copy, Debug, Default)]
 struct Run {
     requests: u64,
@@ -79,7 +79,7 @@ impl Sequences {
         self.longest = self.longest.max(run.requests);
     }
 
-    /// `space_of` gives this profile's number of the other's devices.
+    /// Adds another part. `space_of` maps the other's device numbers to this profile's.
     pub fn merge(&mut self, other: &Self, join: Join, space_of: impl Fn(u32) -> u32) {
         let Some(other_first) = other.first else { return };
         let here = |place: Place| Place { space: space_of(place.space), ..place };
@@ -96,7 +96,7 @@ impl Sequences {
         } else if self.current.requests > 0 {
             self.close();
         }
-        // The other's first run continues the current one, or replaces it where it is empty.
+        // The other's first run continues the current one, if they are joined.
         let other_head = other.head.unwrap_or(other.current);
         self.current.requests += other_head.requests;
         self.current.sectors += other_head.sectors;
@@ -112,7 +112,7 @@ impl Sequences {
         self.sequential
     }
 
-    /// With the runs at both ends counted.
+    /// A copy in which the runs at both ends are counted.
     fn ended(&self) -> Self {
         let mut all = self.clone();
         for run in [self.head.unwrap_or_default(), self.current] {
@@ -152,7 +152,7 @@ impl Sequences {
     }
 }
 
-/// Runs in short.
+/// Summary of the runs.
 pub(crate) struct RunSummary {
     pub mean_requests: Option<f64>,
     pub mean_kb: Option<f64>,

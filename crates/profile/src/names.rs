@@ -1,20 +1,20 @@
-//! Names of processes and devices over several batches and traces.
+//! Maps names of processes and devices of several batches and traces to common indices.
 
 use emmclab_trace::{NameId, Names};
 
-/// A table of names of the profile, and the index in it of each name of the current trace.
+/// The names of the profile, and for each name of the current trace its id in them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct NameMap {
     names: Names,
     ours: Vec<u32>,
-    /// The table that `ours` holds for.
+    /// The table to which `ours` belongs.
     followed: Names,
 }
 
 impl NameMap {
-    /// Makes [`NameMap::ours`] hold for ids of this table.
+    /// Updates [`NameMap::ours`] for the ids of this table.
     pub fn follow(&mut self, theirs: &Names) {
-        // The tables of the batches of a trace share what they have in common, of which there may be millions.
+        // The tables of a trace's batches have a common beginning, which may have millions of names and is not processed again.
         let known = if theirs.continues(&self.followed) { self.followed.len() } else { 0 };
         if known == theirs.len() {
             return;
@@ -31,18 +31,18 @@ impl NameMap {
         }
     }
 
-    /// 0 for no name, else one more than our id of this name.
+    /// The index of a name: 0 for no name, otherwise our id plus one.
     #[inline]
     pub fn index(&self, theirs: Option<NameId>) -> u32 {
         theirs.and_then(|id| self.ours.get(id.0 as usize)).map_or(0, |ours| ours + 1)
     }
 
-    /// For each index of the other map the index in this one, which takes up its names.
+    /// Adds the names of another map. Returns the index in this map for each index of the other.
     pub fn merge(&mut self, other: &Self) -> Vec<u32> {
         std::iter::once(0).chain(other.names.iter().map(|name| self.names.intern(name).0 + 1)).collect()
     }
 
-    /// The name behind an index.
+    /// The name of an index.
     pub fn name(&self, index: usize) -> Option<&str> {
         index.checked_sub(1).and_then(|id| self.names.get(NameId(id as u32)))
     }

@@ -1,4 +1,4 @@
-//! Per operation: counts, sizes, times and rates (Table III, figures 3, 4 and 5).
+//! Counts, sizes, times and rates of each operation (Table III, figures 3, 4 and 5).
 
 use emmclab_trace::{Bytes, Nanos, Op, Request, SECTOR_BYTES};
 
@@ -7,34 +7,34 @@ use crate::elapsed;
 use crate::latency::Distribution;
 use crate::report::{LatencyRow, OperationRow, PercentileRow, ResponseBySizeRow, SizeRow, ThroughputRow};
 
-/// Sectors in a KB, as sizes are kept in sectors.
+/// Sectors per KB; sizes are stored in sectors.
 const SECTORS_PER_KB: f64 = 2.0;
 const NS_PER_MS: f64 = 1e6;
 const MB: f64 = 1_048_576.0;
 
-/// Figure 4: 4 KB to 1 MB, in sectors.
+/// Bins of figure 4: 4 KB to 1 MB, in sectors.
 pub(crate) type SizeBins = Doubling<8, 10>;
-/// Figure 5: 1 to 128 ms, in nanoseconds.
+/// Bins of figure 5: 1 to 128 ms, in nanoseconds.
 type LatencyBins = Doubling<1_000_000, 9>;
-/// Figure 3: 4 KB to 16 MB, in sectors.
+/// Number of bins of figure 3: 4 KB to 16 MB, in sectors.
 const RATE_BINS: usize = 14;
 type RateBins = Doubling<8, RATE_BINS>;
 
-/// Everything about one operation.
+/// All statistics of one operation.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Operation {
     sizes: Distribution,
     size_bins: SizeBins,
     response: Distribution,
     response_bins: LatencyBins,
-    /// By size as in figure 3.
+    /// Response times by the size bins of figure 3.
     response_by_size: [Quarters; RATE_BINS],
     service: Distribution,
     service_bins: LatencyBins,
     rates: [Rate; RATE_BINS],
 }
 
-/// Sums for one range of sizes of figure 3. Integers, so that the order of merging does not matter.
+/// Sums for one size bin of figure 3. They are integers, so that the order of merging does not matter.
 #[derive(Clone, Copy, Debug, Default)]
 struct Rate {
     requests: u64,
@@ -117,14 +117,14 @@ impl Operation {
         &self.size_bins
     }
 
-    /// Response times of all sizes.
+    /// Response times of requests of all sizes.
     pub fn response_quarters(&self) -> Quarters {
         let mut all = Quarters::default();
         self.response_by_size.iter().for_each(|one| all.merge(one));
         all
     }
 
-    /// Spearman's rank correlation of size and response time, of the ranges that both are counted in.
+    /// Spearman's rank correlation of size and response time, both by their bins.
     pub fn size_response_correlation(&self) -> Option<f64> {
         rank_correlation(&self.response_by_size.each_ref().map(Quarters::counts))
     }
@@ -145,7 +145,7 @@ impl Operation {
         })
     }
 
-    /// Requests of at most 4 KB.
+    /// Number of requests of at most 4 KB.
     pub fn small_requests(&self) -> u64 {
         self.size_bins.at(0)
     }
@@ -213,7 +213,7 @@ impl Rate {
     #[inline]
     fn add(&mut self, sectors: u64, service_ns: u64, exact: bool) {
         const SCALE: u64 = SECTOR_BYTES * 1_000_000_000;
-        // 64 bits are enough for requests of up to 16 MB, and much faster.
+        // 64 bits are sufficient for requests of up to 16 MB, and much faster.
         let rate = match sectors.checked_mul(SCALE) {
             Some(scaled) => u128::from(scaled / service_ns),
             None => u128::from(sectors) * u128::from(SCALE) / u128::from(service_ns),

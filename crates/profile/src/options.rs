@@ -1,4 +1,4 @@
-//! Name of a profile, and assumptions where a trace has no data.
+//! The options of a profile: its name, and assumptions for data that a trace does not have.
 
 use emmclab_timeline::BinWidth;
 use serde::Serialize;
@@ -10,7 +10,7 @@ pub struct ProfileOptions {
     pub name: String,
     /// Assumed cost of garbage collection.
     pub gc: GcCost,
-    /// Percentiles of response and service times to give beside the usual ones, percent.
+    /// Percentiles of response and service times to report in addition to the usual ones, in percent.
     pub percentiles: Vec<f64>,
     /// Width of the bins of figures over time.
     pub bin: BinWidth,
@@ -21,17 +21,17 @@ pub struct ProfileOptions {
 /// The default is the paper's 4PS device (Table V) with half of the victim's pages valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct GcCost {
-    /// Flash page, KB.
+    /// Size of a flash page, KB.
     pub page_kb: u64,
     /// Pages in an erase block.
     pub pages_per_block: u64,
-    /// Pages of a victim that are valid and have to be moved, percent (0 - 99).
+    /// Percentage of a victim's pages that are valid and must be moved (0 - 99).
     pub valid_pct: u64,
-    /// Reading a page, microseconds.
+    /// Time to read a page, microseconds.
     pub page_read_us: u64,
-    /// Programming a page, microseconds.
+    /// Time to program a page, microseconds.
     pub page_write_us: u64,
-    /// Erasing a block, microseconds.
+    /// Time to erase a block, microseconds.
     pub block_erase_us: u64,
 }
 
@@ -49,7 +49,7 @@ impl Default for GcCost {
 }
 
 impl GcCost {
-    /// Pages of a victim that have to be moved; at least one page is always won.
+    /// Pages of a victim that must be moved; at least one page is always reclaimed.
     pub fn valid_pages(&self) -> u64 {
         (self.pages_per_block.saturating_mul(self.valid_pct) / 100)
             .min(self.pages_per_block.saturating_sub(1))
@@ -62,7 +62,7 @@ impl GcCost {
         us.saturating_mul(1_000).max(1)
     }
 
-    /// Bytes won by reclaiming one block.
+    /// Bytes gained by reclaiming one block.
     pub fn won_bytes(&self) -> u64 {
         (self.pages_per_block - self.valid_pages().min(self.pages_per_block))
             .saturating_mul(self.page_kb * 1_024)

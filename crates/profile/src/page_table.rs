@@ -1,18 +1,18 @@
-//! The state of each 4 KB page: 12 bytes, in leaves that are allocated when first touched.
+//! The state of each 4 KB page: 12 bytes, in leaves that are allocated at the first access.
 
 use rustc_hash::FxHashMap;
 
-/// Pages in a leaf: 512 KB of address space.
+/// Number of pages in a leaf: 512 KB of address space.
 pub(crate) const LEAF_PAGES: u64 = 128;
-/// Leaves in one allocation.
+/// Number of leaves in one allocation.
 const SLAB_LEAVES: usize = 32;
 const COUNT_BITS: u32 = 24;
 const COUNT_MAX: u32 = (1 << COUNT_BITS) - 1;
-/// Set in the last byte of the time where a request has started on the page's first sector.
+/// Set in the highest byte of the time if a request has started at the page's first sector.
 const STARTED: u32 = 1 << 31;
 
-/// One page. Three words hold, from the low end: the time of the last write (47 bits of microseconds, 4 years), a bit
-/// for "a request has started here", and the numbers of writes and reads (24 bits each, saturating at 16,777,215).
+/// The state of one page. Three words hold, from the low end: the time of the last write (47 bits of microseconds, 4 years), a bit for "a
+/// request has started here", and the numbers of writes and reads (24 bits each, saturating at 16,777,215).
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Page([u32; 3]);
 
@@ -61,7 +61,7 @@ impl Page {
         self.0[2] = (self.0[2] & (COUNT_MAX | STARTED)) | ((at_us >> 40) as u32) << COUNT_BITS;
     }
 
-    /// Notes that a request starts on the first sector; true if one has before.
+    /// Records that a request starts at the first sector; returns whether one has started there before.
     #[inline]
     pub fn start(&mut self) -> bool {
         let before = self.has_started();
@@ -74,7 +74,7 @@ impl Page {
         self.0[2] & STARTED != 0
     }
 
-    /// Adds the state of the page from a later piece of the recording, whose times are `shift_us` after these.
+    /// Adds the page's state from a later piece of the recording, whose times are `shift_us` later than these.
     pub fn merge(&mut self, later: Page, shift_us: u64) {
         let writes = self.writes().saturating_add(later.writes()).min(COUNT_MAX);
         let reads = self.reads().saturating_add(later.reads()).min(COUNT_MAX);
@@ -88,23 +88,23 @@ impl Page {
 
 type Leaf = [Page; LEAF_PAGES as usize];
 
-/// The pages of all devices, in two levels. Takes 12 bytes for each page of a leaf that is touched.
+/// The pages of all devices, in two levels. It needs 12 bytes for each page of an allocated leaf.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PageTable {
-    /// For the first devices and the first part of each: one more than the leaf's place, by leaf number.
+    /// Direct tables for the first leaves of the first devices: the leaf's index plus one, by leaf number.
     near: [Vec<u32>; NEAR_SPACES],
-    /// For all others; the order of iteration never reaches the output.
+    /// All other leaves; the order of iteration does not affect the output.
     far: FxHashMap<(u32, u64), u32>,
     slabs: Vec<Box<[Leaf]>>,
     used: u32,
 }
 
-/// Devices that have a direct table, and the leaves that it covers: 128 GB, 1 MB of table.
+/// Number of devices with a direct table, and number of leaves in it: 128 GB of addresses, 1 MB of table.
 const NEAR_SPACES: usize = 8;
 const NEAR_LEAVES: u64 = 1 << 18;
 
 impl PageTable {
-    /// One more than the leaf's place; 0 if there is no such leaf.
+    /// The leaf's index plus one; 0 if it is not allocated.
     #[inline]
     fn find(&self, space: u32, number: u64) -> u32 {
         match self.near.get(space as usize) {
@@ -113,7 +113,7 @@ impl PageTable {
         }
     }
 
-    /// Makes a leaf; returns one more than its place.
+    /// Allocates a leaf; returns its index plus one.
     #[cold]
     fn insert(&mut self, space: u32, number: u64) -> u32 {
         if self.used as usize / SLAB_LEAVES == self.slabs.len() {
@@ -142,14 +142,14 @@ impl PageTable {
         &mut self.slabs[place / SLAB_LEAVES][place % SLAB_LEAVES]
     }
 
-    /// Reads the page's memory, if it has any.
+    /// Reads the page's memory, if it is allocated, to load it into the CPU cache.
     #[inline]
     pub fn peek(&self, space: u32, page: u64) -> u32 {
         let Some(place) = (self.find(space, page / LEAF_PAGES) as usize).checked_sub(1) else { return 0 };
         self.slabs[place / SLAB_LEAVES][place % SLAB_LEAVES][(page % LEAF_PAGES) as usize].0[0]
     }
 
-    /// All leaves with their device and number, in no particular order.
+    /// All allocated leaves with their device and number, in no particular order.
     pub fn leaves(&self) -> impl Iterator<Item = (u32, u64, &Leaf)> {
         let near = (0..)
             .zip(&self.near)
@@ -161,7 +161,7 @@ impl PageTable {
         })
     }
 
-    /// All pages, in order of first touch of their leaves.
+    /// All pages, in the order of allocation of their leaves.
     pub fn pages(&self) -> impl Iterator<Item = Page> + '_ {
         self.slabs.iter().flatten().flatten().copied().filter(|page| !page.is_new())
     }

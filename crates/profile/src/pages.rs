@@ -1,4 +1,4 @@
-//! Unique pages, updates, hot pages and re-used start addresses (temporal locality, section III-C).
+//! Unique pages, updates, hot pages and reused start addresses (temporal locality, section III-C).
 
 use std::collections::BTreeMap;
 
@@ -12,22 +12,22 @@ use crate::report::{HotPagesRow, UpdateRow, WorkingSet};
 
 /// Sectors in a 4 KB page.
 pub(crate) const PAGE_SECTORS: u64 = 8;
-/// Pages of one request that are followed: 1 GB. More is no request of a storage device, and costs time and memory.
+/// Maximum number of pages of one request that are tracked (1 GB). Longer requests are not those of a storage device, and would cost time
+/// and memory.
 const MAX_PAGES: u64 = 1 << 18;
-/// Update intervals from 1 ms to 18 hours, in microseconds.
+/// Bins of update intervals from 1 ms to 18 hours, in microseconds.
 type IntervalBins = Doubling<1_000, 28>;
-/// Share of the hottest pages that are judged, percent.
+/// Percentages of the hottest pages that are reported.
 const HOT_PCT: [u64; 3] = [1, 5, 20];
 
-/// Statistics of pages. This part of a profile alone grows with the trace: by 12 bytes for each 4 KB page
-/// of a 512 KB range that is touched (so by 12 bytes for each unique page where they lie together), and by some
-/// 18 bytes for each start address that is not on a page boundary.
+/// Statistics of pages. Only this part of a profile grows with the trace: by 12 bytes for each 4 KB page of an accessed 512 KB range (so by
+/// 12 bytes for each unique page if they are contiguous), and by some 18 bytes for each start address that is not on a page boundary.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Pages {
     table: PageTable,
-    /// Start addresses off the page boundary, by device.
+    /// Start addresses that are not on a page boundary, by device.
     odd_starts: BTreeMap<u32, FxHashSet<u64>>,
-    /// Microsecond on the clock that times of pages count from.
+    /// The time from which times of pages are counted, in microseconds.
     base_us: Option<i64>,
     address_hits: u64,
     unique: u64,
@@ -37,11 +37,11 @@ pub(crate) struct Pages {
     overwrites: u64,
     intervals: IntervalBins,
     untracked: u64,
-    /// Pages of other recordings: how many have how many touches, by read and write.
+    /// Pages of other recordings: the number of pages by their number of touches, for reads and writes.
     others: [BTreeMap<u32, u64>; 2],
 }
 
-/// Pages that a request is the first to touch.
+/// Numbers of pages that a request is the first to access.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct NewPages {
     pub touched: u64,
@@ -57,8 +57,8 @@ pub(crate) fn pages_of(request: &Request) -> std::ops::Range<u64> {
 }
 
 impl Pages {
-    /// Prefetches the state of the request's first page into the cache. Done for many requests in a row, the memory
-    /// accesses overlap; one by one they would take half the time of a profile.
+    /// Prefetches the state of the request's first page into the CPU cache. If this is done for many requests in a row, the memory accesses
+    /// overlap; one by one they would take half the time of a profile.
     #[inline]
     pub fn warm(&self, request: &Request, space: u32) -> u32 {
         self.table.peek(space, request.sector.0 / PAGE_SECTORS)
@@ -112,8 +112,8 @@ impl Pages {
         new
     }
 
-    /// `space_of` gives this profile's number of the other's devices. Across the boundary of two pieces the times
-    /// between updates are unknown: such overwrites count, but not in the distribution of intervals.
+    /// Adds the pages of another profile. `space_of` maps the other's device numbers to this profile's. The time between updates across the
+    /// boundary of two pieces is unknown: such overwrites are counted, but not in the distribution of intervals.
     pub fn merge(&mut self, other: Self, join: Join, space_of: impl Fn(u32) -> u32) {
         self.address_hits += other.address_hits;
         self.unique += other.unique;
@@ -165,7 +165,7 @@ impl Pages {
         pct(self.overwrites, self.page_writes)
     }
 
-    /// The upper edge of the bin in which the median update interval lies, seconds.
+    /// The upper edge of the bin with the median update interval, in seconds.
     pub fn median_interval_s(&self) -> Option<f64> {
         let total = self.intervals.total();
         let mut below = 0;
@@ -209,7 +209,7 @@ impl Pages {
         let mut rows = Vec::new();
         for (op, touches_of) in [(Op::Read, Page::reads as fn(Page) -> u32), (Op::Write, Page::writes)] {
             let mut pages_by_touches = self.others[op as usize].clone();
-            // Most pages have few touches: keep those out of the tree.
+            // Most pages have few touches, so these are counted in an array instead of the tree.
             let mut few = vec![0_u64; 1 << 12];
             for touches in self.table.pages().map(touches_of).filter(|touches| *touches > 0) {
                 match few.get_mut(touches as usize) {
@@ -238,7 +238,7 @@ impl AddPage for BTreeMap<u32, u64> {
     }
 }
 
-/// The share of touches that goes to the hottest pages.
+/// The percentage of touches that the hottest pages have.
 fn hottest(op: &'static str, pages_by_touches: &BTreeMap<u32, u64>) -> impl Iterator<Item = HotPagesRow> {
     let pages: u64 = pages_by_touches.values().sum();
     let all: u64 = pages_by_touches.iter().map(|(touches, pages)| u64::from(*touches) * pages).sum();

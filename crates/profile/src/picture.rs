@@ -1,4 +1,4 @@
-//! Where on the device requests go over time: a picture of at most 64 x 64 cells.
+//! Counts of requests by time and address: a picture of at most 64 x 64 cells.
 
 use emmclab_timeline::{Cell, Coarsening};
 use emmclab_trace::{Nanos, Op, Request};
@@ -7,15 +7,15 @@ use crate::report::AddressTimeRow;
 
 const TIMES: usize = 64;
 const ADDRESSES: usize = 64;
-/// Sectors in a MB, as a power of two: the height of a cell at first.
+/// Binary logarithm of the sectors in a MB, which is the initial height of a cell.
 const SECTOR_TO_MB: u32 = 11;
 
-/// Counts by time and start address. Both widths double when the trace outgrows them. Addresses of all devices of a
-/// trace lie over each other.
+/// Counts by time and start address. The width or height of the cells doubles when a trace exceeds the picture. The addresses of all
+/// devices of a trace are overlaid.
 #[derive(Clone, Debug)]
 pub(crate) struct Picture {
     rows: Coarsening<Row>,
-    /// A cell is `2^shift` MB high.
+    /// The height of a cell is `2^shift` MB.
     shift: u32,
 }
 
@@ -68,7 +68,7 @@ impl Picture {
         });
     }
 
-    /// With `aligned` as if both had started together.
+    /// Adds another picture; with `aligned`, both begin at the same time.
     pub fn merge(&mut self, mut other: Self, aligned: bool) {
         while self.shift < other.shift {
             self.coarsen();

@@ -1,4 +1,4 @@
-//! Who asks for I/O, and which device.
+//! I/O by process, and by device.
 
 use emmclab_timeline::{Histogram, Times};
 use emmclab_trace::{NameId, Names, Op, Request};
@@ -8,9 +8,9 @@ use crate::elapsed;
 use crate::names::NameMap;
 use crate::report::{DeviceRow, ProcessRow, ShareRow};
 
-/// Rows in the table; further processes are summed in one.
+/// Maximum number of rows in the table; the other names are combined into one row.
 const ROWS: usize = 64;
-/// Names whose response times are kept, the first of a trace; at most 7 MB for times of up to a second.
+/// Number of names with their own response times, the first of a trace; at most 7 MB for times of up to a second.
 const TIMED: usize = 1_024;
 
 /// Counts for each name, of processes or of devices.
@@ -21,17 +21,17 @@ pub(crate) struct Shares {
     counts: Vec<Share>,
     /// Response times of reads and writes, for the first [`TIMED`] names.
     times: Vec<Histogram>,
-    /// Those of all other names.
+    /// Response times of all other names.
     other_times: Histogram,
 }
 
-/// Ids of the processes of a name.
+/// The process ids of a name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Pids {
     #[default]
     None,
     One(i32),
-    /// Several, or some unknown.
+    /// Several ids, or some unknown.
     Several,
 }
 
@@ -57,12 +57,12 @@ struct Share {
 }
 
 impl Shares {
-    /// Gets ready for requests whose names are in this table.
+    /// Must be called before requests whose names are in this table are added.
     pub fn follow(&mut self, names: &Names) {
         self.names.follow(names);
     }
 
-    /// Adds a request, which has this name.
+    /// Adds a request with this name.
     #[inline]
     pub fn add(&mut self, request: &Request, name: Option<NameId>) {
         let index = self.names.index(name) as usize;
@@ -87,7 +87,7 @@ impl Shares {
         }
     }
 
-    /// Where response times of the name with this index are kept.
+    /// The histogram of response times for the name with this index.
     #[inline]
     fn times_of(&mut self, index: usize) -> &mut Histogram {
         if index >= TIMED {
@@ -114,17 +114,17 @@ impl Shares {
         self.other_times.merge(&other.other_times);
     }
 
-    /// As processes.
+    /// The rows of a table of processes.
     pub fn processes(&self) -> Vec<ProcessRow> {
         self.rows().into_iter().map(|(process, share)| ProcessRow { process, share }).collect()
     }
 
-    /// As devices.
+    /// The rows of a table of devices.
     pub fn devices(&self) -> Vec<DeviceRow> {
         self.rows().into_iter().map(|(device, share)| DeviceRow { device, share }).collect()
     }
 
-    /// The names with the most requests first; nothing if no request has a name.
+    /// Rows by name, with the most requests first; empty if no request has a name.
     fn rows(&self) -> Vec<(String, ShareRow)> {
         if self.counts.len() <= 1 {
             return Vec::new();

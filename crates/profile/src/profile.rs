@@ -1,4 +1,4 @@
-//! The accumulator: batches in, a report out.
+//! Accumulates batches into a profile, and makes a report of it.
 
 use std::hint::black_box;
 
@@ -29,13 +29,13 @@ use crate::stalls::stall_rows;
 use crate::timeline::Timeline;
 use crate::wake::WakeUp;
 
-/// Requests whose pages are looked up ahead of their turn.
+/// Number of requests whose pages are prefetched in advance.
 const AHEAD: usize = 64;
 
-/// A profile in the making: one pass over the batches of a trace in order of arrival.
+/// A profile that is being computed, in one pass over the batches of a trace in order of arrival.
 ///
-/// Everything but [`Pages`] is of bounded size; see there, and [`MissRatios`] where caches are simulated, for what grows. Two profiles are merged as pieces of one
-/// recording or as recordings of their own ([`Join`]).
+/// Its size is bounded, except for [`Pages`], and for [`MissRatios`] if caches are simulated; see there. Two profiles are merged as pieces
+/// of one recording or as separate recordings ([`Join`]).
 #[derive(Clone, Debug)]
 pub struct Profile {
     options: ProfileOptions,
@@ -55,13 +55,13 @@ pub struct Profile {
     by_device: Shares,
     reissues: Reissues,
     flags: FlagCounts,
-    /// Of traces with block notes.
+    /// The cost of journaling, of traces with block notes.
     journal: JournalCost,
     caches: Option<Box<MissRatios>>,
 }
 
 impl Profile {
-    /// A profile of nothing yet.
+    /// An empty profile.
     pub fn new(options: ProfileOptions) -> Self {
         Self {
             queue: Queue::new(options.gc),
@@ -86,7 +86,7 @@ impl Profile {
         }
     }
 
-    /// The same with caches simulated under the requests.
+    /// Also simulates caches with the requests.
     ///
     /// # Errors
     /// [`Kind::Config`] for unknown policies and impossible sizes.
@@ -95,7 +95,7 @@ impl Profile {
         Ok(self)
     }
 
-    /// Adds a batch. Batches come in order of arrival.
+    /// Adds a batch. Batches must be added in order of arrival.
     pub fn update(&mut self, batch: &Batch) {
         self.devices.follow(batch.devices());
         self.processes.follow(batch.processes());
@@ -116,7 +116,7 @@ impl Profile {
             for request in &ahead {
                 black_box(self.pages.warm(request, self.devices.index(request.device)));
             }
-            // In loops of their own, because there requests do not wait for each other.
+            // These are separate loops, because their requests are independent of each other.
             for request in &ahead {
                 self.processes.add(request, request.process);
             }
@@ -156,20 +156,19 @@ impl Profile {
         self.timeline.add(request, found.depth, new);
     }
 
-    /// Takes in another profile.
+    /// Adds another profile.
     ///
-    /// [`Join::Consecutive`]: `other` is the next piece of the same recording. Where everything of this piece has
-    /// completed before the next begins, the result is that of one pass, but for three figures that begin anew in
-    /// each piece: reuse distances (a page's first touch in a piece counts as a first touch), update intervals (an
-    /// overwrite of a page last written in an earlier piece counts in `overwrite_pct`, but has no interval), and the
-    /// growth of the working set (its end is right). Where requests overlap the boundary, queue depth, no-wait and
-    /// busy time are those of the pieces, each by itself.
+    /// [`Join::Consecutive`]: `other` is the next piece of the same recording. If all requests of this piece are complete before the next
+    /// one begins, the result is that of one pass, except for three figures that start again in each piece: reuse distances (the first
+    /// touch of a page in a piece counts as a first touch), update intervals (an overwrite of a page last written in an earlier piece
+    /// counts in `overwrite_pct`, but has no interval), and the growth of the working set (its end is correct). If requests overlap the
+    /// boundary, queue depth, no-wait and busy time are computed for each piece separately.
     ///
-    /// [`Join::Separate`]: `other` is another recording. Counts, times and durations add up; addresses, gaps and
-    /// sequences do not carry over; figures over time lie over each other from a common start.
+    /// [`Join::Separate`]: `other` is another recording. Counts, times and durations are added; addresses, gaps and sequences do not
+    /// continue; figures over time are overlaid from a common start.
     ///
     /// # Errors
-    /// [`Kind::Order`] where the next piece begins before this one ends.
+    /// [`Kind::Order`] if the next piece begins before this one ends.
     pub fn merge(&mut self, other: Self, join: Join) -> Result<()> {
         if let (Join::Consecutive, Some(last), Some(first)) =
             (join, self.arrivals.last(), other.arrivals.first())
@@ -207,7 +206,7 @@ impl Profile {
         Ok(())
     }
 
-    /// The report on what was added so far, with the trace's ledger and header as they are at the end of reading.
+    /// The report on all batches so far. `ledger` and `header` are those of the trace after the end of reading.
     pub fn finish(&self, ledger: &Ledger, header: &Header) -> ProfileReport {
         let all = self.operations.data();
         let tables = self.tables(&all);
@@ -225,7 +224,7 @@ impl Profile {
         let mut report = ProfileReport {
             name: self.options.name.clone(),
             ledger: ledger.clone(),
-            // Its jumps are listed apart.
+            // Clock jumps are listed separately.
             header: Header { clock_jumps: None, ..header.clone() },
             clock_jumps: jumps.rows(),
             key_figures: key_figures(
@@ -262,13 +261,12 @@ impl Profile {
         report
     }
 
-    /// Histograms of sizes, response times, gaps and reuse distances of what was added so far, in bins that are the same for
-    /// every trace.
+    /// Histograms of sizes, response times, gaps and reuse distances of all batches so far, in bins that are the same for every trace.
     pub fn histograms(&self) -> Vec<Histogram> {
         histograms::of(&self.operations, &self.arrivals, &self.queue, &self.reuse)
     }
 
-    /// Values that findings look at and no table has.
+    /// Values for the findings that are not in a table.
     fn judged(&self, all: &Operation) -> Judged {
         Judged {
             small_pct: pct(all.small_requests(), all.requests()),
@@ -345,7 +343,7 @@ impl Profile {
     }
 }
 
-/// The figures of Tables III and IV that re-issues change.
+/// The figures of Tables III and IV that are changed by re-issues.
 fn reissue_figures(tables: &Tables) -> ReissueFigures {
     ReissueFigures {
         requests: tables.requests,

@@ -1,4 +1,4 @@
-//! The published Tables III and IV, and a check of their figures against each other.
+//! The published Tables III and IV, and a check whether their figures are consistent.
 
 use std::ops::RangeInclusive;
 
@@ -49,38 +49,38 @@ pub struct PublishedRow {
     pub temporal_locality_pct: f64,
 }
 
-/// A published figure that others of the same row (or a row above) contradict.
+/// A published figure that is contradicted by others of the same row (or a row above).
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Inconsistency {
     /// The application.
     pub name: String,
-    /// The column that is off.
+    /// The inconsistent column.
     pub column: &'static str,
     /// The relation that it is checked against: `data_size / mean_size`, `arrival_rate x duration`, `access_rate x duration` or
     /// `another row`.
     pub check: &'static str,
-    /// As printed.
+    /// The value as printed.
     pub published: f64,
-    /// The least value that the other figures allow, their rounding considered.
+    /// The smallest value that the other figures allow, considering their rounding.
     pub low: Option<f64>,
-    /// The largest such value.
+    /// The largest value that they allow.
     pub high: Option<f64>,
-    /// In words.
+    /// An explanation for users.
     pub explanation: String,
 }
 
 /// The published rows, in the paper's order.
 ///
 /// # Errors
-/// [`Kind::Syntax`] or [`Kind::Value`] where the bundled tables are damaged.
+/// [`Kind::Syntax`] or [`Kind::Value`] if the bundled tables are damaged.
 pub fn rows() -> Result<Vec<PublishedRow>> {
     parse(TABLE_3, TABLE_4)
 }
 
-/// Rows from the text of the two tables (CSV with the columns of `presets/published`).
+/// Parses the text of the two tables (CSV with the columns of `presets/published`).
 ///
 /// # Errors
-/// [`Kind::Syntax`] where a column or row is missing, [`Kind::Value`] where a value is no number.
+/// [`Kind::Syntax`] if a column or row is missing, [`Kind::Value`] if a value is not a number.
 pub fn parse(table_3: &str, table_4: &str) -> Result<Vec<PublishedRow>> {
     let timing = Table::new(table_4)?;
     let sizes = Table::new(table_3)?;
@@ -113,11 +113,11 @@ pub fn parse(table_3: &str, table_4: &str) -> Result<Vec<PublishedRow>> {
     sizes.records().map(|size| row(&size)).collect()
 }
 
-/// "The largest size of a write request is 16 MB" (IISWC 2015, section III-A), of all 25 traces.
+/// "The largest size of a write request is 16 MB" (IISWC 2015, section III-A); this is about all 25 traces.
 const LARGEST_KB: f64 = 16_384.0;
 
-/// Every figure that others contradict beyond rounding: data sizes and means are rounded down to 1 and 0.5 KB, rates
-/// to the last digit printed, durations to a second either way.
+/// All figures that are contradicted by others beyond rounding: data sizes and means are rounded down to 1 and 0.5 KB, rates to the last
+/// printed digit, durations by up to a second in either direction.
 pub fn inconsistencies(rows: &[PublishedRow]) -> Vec<Inconsistency> {
     let mut found = Vec::new();
     for (index, row) in rows.iter().enumerate() {
@@ -185,7 +185,7 @@ fn out_of_range(
     }
 }
 
-/// The values that print as this figure with two decimals.
+/// The range of values that are printed as this figure with two decimals.
 fn rounded(value: f64) -> RangeInclusive<f64> {
     value - 0.005..=value + 0.005
 }
@@ -194,7 +194,7 @@ fn product(a: &RangeInclusive<f64>, b: &RangeInclusive<f64>) -> RangeInclusive<f
     a.start() * b.start()..=a.end() * b.end()
 }
 
-/// A CSV table without quotes, as ours are.
+/// A CSV table without quotes, like the bundled ones.
 struct Table<'a> {
     columns: Vec<&'a str>,
     lines: Vec<&'a str>,

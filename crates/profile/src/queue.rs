@@ -11,16 +11,16 @@ use crate::options::GcCost;
 use crate::report::{DepthRow, IdleGapRow, IdleGc, QueueSummary};
 use crate::{FEW_GAPS, elapsed};
 
-/// Unfinished requests that are followed; memory stays bounded on a trace that never finishes any.
+/// Maximum number of unfinished requests that are tracked; it limits memory for traces in which requests never finish.
 const MAX_OUTSTANDING: usize = 1 << 16;
-/// Depths 1, 2, 3-4, ... up to 1,024; 0 is kept apart.
+/// Bins of depths 1, 2, 3-4, ... up to 1,024; depth 0 is counted separately.
 type DepthBins = Doubling<1, 12>;
-/// Idle gaps from 1 ms to 65,536 ms, in nanoseconds.
+/// Number of bins of idle gaps from 1 ms to 65,536 ms, in nanoseconds.
 pub(crate) const GAP_BINS: usize = 18;
 pub(crate) type GapBins = Doubling<1_000_000, GAP_BINS>;
 
-/// Queue depth, busy time and idle gaps. Depth and idleness come from completion times alone; a request without one
-/// is taken to be over at its arrival.
+/// Queue depth, busy time and idle gaps. Depth and idleness are computed from completion times only; a request without one is taken as
+/// complete at its arrival.
 #[derive(Clone, Debug)]
 pub(crate) struct Queue {
     gc: GcCost,
@@ -43,14 +43,14 @@ pub(crate) struct Queue {
     longest: Largest<(), { MOST_JUMPS + 1 }>,
 }
 
-/// State of the queue at an arrival.
+/// The state of the queue at an arrival.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Found {
-    /// Unfinished requests; `None` if this request's own completion is unknown.
+    /// Number of unfinished requests; `None` if this request's own completion is unknown.
     pub depth: Option<u64>,
-    /// Nothing is unfinished.
+    /// Whether no request is unfinished.
     pub idle: bool,
-    /// How long nothing has been unfinished, nanoseconds, where that is known and more than 0.
+    /// How long no request has been unfinished, in nanoseconds; `None` if unknown or 0.
     pub gap_ns: Option<u64>,
 }
 
@@ -115,7 +115,7 @@ impl Queue {
         Found { depth: Some(depth), idle, gap_ns }
     }
 
-    /// Requests that are unfinished at this time; finished ones are forgotten.
+    /// Number of requests that are unfinished at this time; removes finished ones.
     #[inline]
     fn depth_at(&mut self, arrival: Nanos) -> u64 {
         while self.outstanding.peek().is_some_and(|Reverse(complete)| *complete <= arrival.0) {
@@ -132,7 +132,7 @@ impl Queue {
         self.longest.add(gap_ns, || ());
     }
 
-    /// Adds another queue; returns the idle gap across the boundary of two pieces.
+    /// Adds another queue; returns the idle gap at the boundary of two pieces.
     pub fn merge(&mut self, other: Self, join: Join) -> Option<u64> {
         let gap_ns = match (join, self.busy_until, other.first_arrival) {
             (Join::Consecutive, Some(end), Some(first)) if first > end => Some(elapsed(end, first)),
@@ -162,7 +162,7 @@ impl Queue {
         gap_ns
     }
 
-    /// `None` without completion times.
+    /// The summary; `None` without completion times.
     pub fn summary(&self, duration_s: f64) -> Option<QueueSummary> {
         (self.completed > 0).then(|| QueueSummary {
             mean_at_arrival: self.depth_sum as f64 / self.completed as f64,
@@ -172,7 +172,7 @@ impl Queue {
         })
     }
 
-    /// `None` without completion times.
+    /// Garbage collection in idle gaps; `None` without completion times.
     pub fn idle_gc(&self, duration_s: f64, written_sectors: u64) -> Option<IdleGc> {
         let idle_ns: u128 = self.gap_ns.iter().sum();
         let won = self.gc.won_bytes().max(1);
@@ -187,15 +187,15 @@ impl Queue {
         })
     }
 
-    /// Seconds in which something is unfinished, and nothing is; without idle gaps above this length, of which there are
-    /// at most [`MOST_JUMPS`]. `None` without completion times.
+    /// Busy and idle time in seconds, without idle gaps above this length, of which there must be at most [`MOST_JUMPS`]. `None` without
+    /// completion times.
     pub fn busy_and_idle_s(&self, longest_ns: u64) -> Option<(f64, f64)> {
         let long = self.longest.values().iter().map(|(gap, ())| *gap).filter(|gap| *gap > longest_ns);
         let idle_ns = self.gap_ns.iter().sum::<u128>() - long.map(u128::from).sum::<u128>();
         (self.completed > 0).then_some((self.busy_ns as f64 / 1e9, idle_ns as f64 / 1e9))
     }
 
-    /// Blocks that fit into single gaps, the longest few left out.
+    /// Number of block reclaims that fit into single gaps, without the [`FEW_GAPS`] longest gaps.
     pub fn blocks_that_fit_without_few(&self) -> u64 {
         let few = self.longest.values().iter().take(FEW_GAPS).map(|(gap, ())| gap / self.block_ns);
         self.gap_blocks.iter().sum::<u64>() - few.sum::<u64>()

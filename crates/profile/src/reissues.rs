@@ -1,5 +1,4 @@
-//! Suspected re-issues: how often a request is issued again by the time without requests before it, and the figures that
-//! re-issues change.
+//! Suspected re-issues: how often a request is issued again, by the idle time before it, and the figures that re-issues change.
 
 use std::collections::VecDeque;
 
@@ -11,19 +10,19 @@ use crate::locality::Sequences;
 use crate::merge::Join;
 use crate::report::{ReissueFigures, ReissueRow, Reissues as Report};
 
-/// A request is issued again within this time, the longest window that reading can be told.
+/// Maximum time until a request is issued again, which is the longest window that can be set for reading.
 const WITHIN_NS: u64 = 1_000_000_000;
-/// Requests that are held for that time at most: 128 KB.
+/// Maximum number of requests that are held for that time: 128 KB.
 const HELD: usize = 1 << 12;
-/// Upper edges of the idle times, ms; one more bin lies above.
+/// Upper edges of the bins of idle times, ms; a further bin is above the last edge.
 const EDGES_MS: [u64; 11] = [1, 2, 3, 4, 5, 6, 8, 10, 15, 30, 100];
 const BINS: usize = EDGES_MS.len() + 1;
-/// Requests from which on the share of a bin says something.
+/// Minimum number of requests for the percentage of a bin to be used.
 const ENOUGH: u64 = 30;
-/// Up to this share, percent, requests are taken as they come, and from the other on a link sleeps.
+/// Up to the first percentage of re-issues the link is considered awake, from the second on asleep.
 const AWAKE_PCT: f64 = 5.0;
 const ASLEEP_PCT: f64 = 90.0;
-/// Steps of 0.1 ms up to [`WITHIN_NS`].
+/// Time steps of 0.1 ms up to [`WITHIN_NS`].
 const STEP_NS: u64 = 100_000;
 const STEPS: usize = (WITHIN_NS / STEP_NS) as usize;
 
@@ -35,14 +34,14 @@ pub(crate) struct Reissues {
     last: Option<Nanos>,
     requests: [u64; BINS],
     again: [u64; BINS],
-    /// Time from the first issue to the second, as many steps as occur.
+    /// Counts of the time from the first issue to the second by steps, up to the largest that occurs.
     after: Vec<u64>,
     all: u64,
     reissued: u64,
     without: Without,
 }
 
-/// A request, and the bin of the time before it.
+/// A request, with the bin of the idle time before it.
 #[derive(Clone, Copy, Debug)]
 struct First {
     arrival: Nanos,
@@ -79,7 +78,7 @@ impl Default for Reissues {
 }
 
 impl Reissues {
-    /// Adds a request; `address_hit` says that its first sector was one before.
+    /// Adds a request; `address_hit` is set if its first sector was the first sector of an earlier request.
     #[inline]
     pub fn add(&mut self, request: &Request, space: u32, address_hit: bool) {
         let before = self.last.replace(request.arrival);
@@ -102,7 +101,7 @@ impl Reissues {
         self.recent.push_back(First { arrival, sector, sectors, device, op, bin: bin as u8 });
     }
 
-    /// Finds the request that was issued again.
+    /// Finds the first issue of a request that was issued again.
     fn add_second(&mut self, second: &Request) {
         let same = |first: &&First| {
             (first.sector, first.sectors, first.op, first.device)
@@ -130,7 +129,7 @@ impl Reissues {
         }
     }
 
-    /// The report, with the figures of all requests as given, and those that reading dropped.
+    /// The report. `figures` are those of all requests, `dropped` is the number of re-issues dropped by reading.
     pub fn report(&self, figures: ReissueFigures, dropped: u64) -> Report {
         let (awake_ms, asleep_ms) = self.edges();
         Report {
@@ -145,14 +144,14 @@ impl Reissues {
         }
     }
 
-    /// The idle time up to which hardly any request is issued again, and that from which on nearly all are; `None` where
-    /// the shares show no such step.
+    /// The idle time up to which hardly any request is issued again, and that from which on nearly all are; `None` if there is no such
+    /// step.
     fn edges(&self) -> (Option<u64>, Option<u64>) {
         let judged = |bin: &usize| self.requests[*bin] >= ENOUGH;
         let share = |bin: usize| 100.0 * self.again[bin] as f64 / self.requests[bin] as f64;
         let awake = (0..BINS).filter(judged).take_while(|bin| share(*bin) <= AWAKE_PCT).last();
         let asleep = (0..BINS).rev().filter(judged).take_while(|bin| share(*bin) >= ASLEEP_PCT).last();
-        // Neither is found where all bins are alike.
+        // If all bins are alike, neither is found.
         awake.zip(asleep).map(|(awake, asleep)| (EDGES_MS[awake], EDGES_MS[asleep - 1])).unzip()
     }
 
@@ -166,7 +165,7 @@ impl Reissues {
         Some((step as f64 + 0.5) * STEP_NS as f64 / 1e6)
     }
 
-    /// Shares by idle time; nothing if no request was issued again.
+    /// Percentages of re-issues by idle time; empty if no request was issued again.
     pub fn rows(&self) -> Vec<ReissueRow> {
         if self.again.iter().all(|count| *count == 0) {
             return Vec::new();
@@ -218,7 +217,7 @@ impl Without {
         self.sequences.merge(&other.sequences, join, space_of);
     }
 
-    /// Rates are over the duration of all requests.
+    /// The figures without re-issues; rates are over the duration of all requests.
     fn figures(&self, all: &ReissueFigures) -> ReissueFigures {
         let share = self.requests as f64 / all.requests.max(1) as f64;
         let data_size_kb = self.sectors as f64 / 2.0;

@@ -1,10 +1,10 @@
-//! Reuse distances: how many distinct pages are touched between two touches of a page, which is the size that a
-//! least-recently-used cache needs to hit.
+//! Reuse distances: the number of distinct pages touched between two touches of a page. This is the size that a least-recently-used (LRU)
+//! cache needs to hit.
 //!
-//! SHARDS (Waldspurger et al., "Efficient MRC Construction with SHARDS", FAST 2015), with a fixed number of pages:
-//! a page is followed if the hash of its address is below a threshold, and the threshold is halved whenever too many
-//! are followed. Up to [`FOLLOWED`] unique pages (64 MB) the distances are exact. As in the paper's "SHARDS-adj", what
-//! the sample is short of the true number of touches goes to the shortest distance.
+//! The method is SHARDS (Waldspurger et al., "Efficient MRC Construction with SHARDS", FAST 2015) with a fixed number of pages: a page is
+//! tracked if the hash of its address is below a threshold, and the threshold is halved whenever too many pages are tracked. Up to
+//! [`FOLLOWED`] unique pages (64 MB) the distances are exact. As in the paper's "SHARDS-adj", the difference between the true and the
+//! sampled number of touches is added to the shortest distance.
 
 use emmclab_cache::spread;
 
@@ -12,35 +12,35 @@ use crate::bins::pct;
 use crate::merge::Join;
 use crate::report::ReuseRow;
 
-/// Pages that are followed at most; the error of a sample of this size is below 1 %.
+/// Maximum number of tracked pages; the error of a sample of this size is below 1 %.
 const FOLLOWED: usize = 1 << 14;
-/// Positions in order of touch; renumbered when they run out.
+/// Number of positions in the order of touches; they are renumbered when all are used.
 const POSITIONS: usize = 4 * FOLLOWED;
 const WORDS: usize = POSITIONS / 64;
-/// Words in a group.
+/// Number of words in a group.
 const GROUP_WORDS: usize = 16;
 const GROUPS: usize = WORDS / GROUP_WORDS;
-/// Slots of the table of followed pages, a power of two; at most a quarter of them is in use.
+/// Number of slots in the hash table of tracked pages, a power of two; at most a quarter of them is used.
 const SLOTS: usize = 4 * FOLLOWED;
-/// In a slot without a page.
+/// Position in an empty slot.
 const NOWHERE: u32 = u32::MAX;
-/// Distances 0, 1, 2-3, 4-7, ... pages.
+/// Number of bins, for distances of 0, 1, 2-3, 4-7, ... pages.
 const BINS: usize = 40;
 
 /// An estimate of the distribution of reuse distances in bounded memory (about 2 MB).
 #[derive(Clone, Debug)]
 pub(crate) struct Reuse {
-    /// One page in `2^shift` is followed.
+    /// One page in `2^shift` is tracked.
     shift: u32,
-    /// The followed pages with linear probing; a page keeps its slot until the sampling changes.
+    /// Hash table of the tracked pages with linear probing; a page keeps its slot until the sampling changes.
     slots: Vec<Followed>,
     followed: usize,
-    /// The page and its slot at each position; stale where its bit is not set.
+    /// The page and its slot at each position; stale if the position's bit is not set.
     at: Vec<(u64, u32)>,
-    /// The last touch, if nothing was renumbered since.
+    /// The last touch, unless positions were renumbered since.
     last: Option<Touch>,
     bits: Vec<u64>,
-    /// Set bits of each word by group, and of each group; at most [`FOLLOWED`] + 1 in all.
+    /// Number of set bits in each word by group, and in each group; at most [`FOLLOWED`] + 1 in total.
     word_counts: Vec<[u8; GROUP_WORDS]>,
     group_counts: [u16; GROUPS],
     next: usize,
@@ -48,11 +48,11 @@ pub(crate) struct Reuse {
     first_touches: u64,
     sampled: u64,
     touches: u64,
-    /// The coarsest sampling among merged parts.
+    /// The coarsest sampling of all merged parts.
     coarsest: u32,
 }
 
-/// A followed page.
+/// A tracked page.
 #[derive(Clone, Copy, Debug)]
 struct Followed {
     page: u64,
@@ -61,14 +61,14 @@ struct Followed {
 
 const EMPTY: Followed = Followed { page: 0, position: NOWHERE };
 
-/// Where the search for a page begins: eight neighbours share two cache lines.
+/// The slot at which the search for a page begins; eight neighbouring pages share two cache lines.
 #[inline]
 fn home(page: u64) -> usize {
     let group = (page / 8).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (u64::BITS - (SLOTS / 8).ilog2());
     (group * 8 + page % 8) as usize
 }
 
-/// A touch that was not the page's first: where the page had been, and how many were touched since.
+/// A touch that was not the page's first: the page's previous position, and the number of pages touched since.
 #[derive(Clone, Copy, Debug)]
 struct Touch {
     before: usize,
@@ -97,7 +97,7 @@ impl Default for Reuse {
 }
 
 impl Reuse {
-    /// Adds touches of the pages in order.
+    /// Adds touches of these pages, in order.
     #[inline]
     pub fn add(&mut self, space: u32, pages: std::ops::Range<u64>) {
         self.touches += pages.end - pages.start;
@@ -147,7 +147,7 @@ impl Reuse {
         }
     }
 
-    /// The slot of the page. Fast path without a search: pages recur in the order of their last touch.
+    /// The slot of the page. Often no search is needed, because pages recur in the order of their last touch.
     #[inline]
     fn slot_of(&self, page: u64) -> u32 {
         if let Some(last) = self.last {
@@ -163,8 +163,8 @@ impl Reuse {
         slot as u32
     }
 
-    /// The distance of a touch of the page at position `before`. Right after the page that was touched last, it is the
-    /// same: one page less lies after it, and that one more.
+    /// The distance of a touch of the page at position `before`. If this page follows the one that was touched last, the distance is the
+    /// same: one page less is after it, but the last page is now after it, too.
     #[inline]
     fn touch_before(&self, before: usize) -> Touch {
         match self.last {
@@ -173,7 +173,7 @@ impl Reuse {
         }
     }
 
-    /// Puts a page at the next position.
+    /// Stores a page at the next position.
     #[inline]
     fn set(&mut self, page: u64, slot: u32) {
         let at = self.next;
@@ -186,11 +186,11 @@ impl Reuse {
         self.next += 1;
     }
 
-    /// Pages that were touched after the one at this position.
+    /// Number of pages that were touched after the one at this position.
     fn set_after(&self, position: usize) -> u64 {
         let word = position / 64;
         let group = word / GROUP_WORDS;
-        // Two shifts, because a shift by 64 is none. The sums run over all, masked: that is without a branch.
+        // Two shifts, because a shift by 64 bits is not allowed. The sums are over all elements with a mask, which avoids branches.
         let in_word = (self.bits[word] >> (position % 64) >> 1).count_ones() as u16;
         let after = |index: usize, than: usize, count: u16| if index > than { count } else { 0 };
         let words = self.word_counts[group].iter().enumerate();
@@ -201,7 +201,7 @@ impl Reuse {
         u64::from(in_word + in_group + behind)
     }
 
-    /// Moves the pages that are still followed to the first positions, in order; with `fewer`, only some still are.
+    /// Moves the tracked pages to the first positions, in order; with `fewer`, pages that are no longer sampled are removed.
     #[cold]
     fn renumber(&mut self, fewer: bool) {
         let words = self.next.div_ceil(64);
@@ -214,7 +214,7 @@ impl Reuse {
             self.followed = 0;
         }
         for word in 0..words {
-            // What is put lies before what is taken.
+            // Positions are written only before those that are still to be read.
             let mut bits = std::mem::take(&mut self.bits[word]);
             while bits != 0 {
                 let (page, slot) = self.at[64 * word + bits.trailing_zeros() as usize];
@@ -229,8 +229,7 @@ impl Reuse {
         }
     }
 
-    /// Adds another distribution. Each piece starts with nothing touched: across the boundary of two pieces a touch
-    /// counts as the first of its page.
+    /// Adds another distribution. Each piece starts without touched pages: the first touch of a page in a piece counts as a first touch.
     pub fn merge(&mut self, other: Self, join: Join) {
         let mut distances = self.distances;
         for (mine, theirs) in distances.iter_mut().zip(other.distances) {
@@ -250,25 +249,25 @@ impl Reuse {
         *self = merged;
     }
 
-    /// One page in this many was followed at the end.
+    /// One page in this many was tracked at the end.
     pub fn sampling(&self) -> u64 {
         1 << self.coarsest
     }
 
-    /// Hit rate of a least-recently-used cache of this many KB, percent; the largest bin edge within it counts.
+    /// Hit rate of an LRU cache of this many KB, in percent, at the largest bin edge that is not above it.
     pub fn hit_pct(&self, cache_kb: u64) -> Option<f64> {
         let rows = self.rows();
         rows.iter().rfind(|row| row.high_kb.is_some_and(|high| high <= cache_kb)).map(|row| row.hit_pct)
     }
 
-    /// Touches by distance, where what the sample is short of goes to the shortest.
+    /// Touches by distance; the difference between true and sampled touches is added to the shortest.
     fn adjusted(&self) -> [u64; BINS] {
         let mut distances = self.distances;
         distances[0] = distances[0].saturating_add(self.touches).saturating_sub(self.sampled);
         distances
     }
 
-    /// Upper edges of the bins, KB, and touches in them; first touches after the last edge.
+    /// Upper edges of the bins in KB, and the touches in them; first touches are in an additional bin after the last edge.
     pub fn histogram(&self) -> (Vec<f64>, Vec<u64>) {
         let edges = (0..BINS).map(|bin| (4_u64 << bin) as f64).collect();
         (edges, self.adjusted().into_iter().chain([self.first_touches]).collect())
@@ -314,7 +313,7 @@ mod tests {
 
     use super::*;
 
-    /// Distances by their definition.
+    /// Computes distances by their definition.
     fn reference(pages: &[u64]) -> ([u64; BINS], u64) {
         let mut stack: Vec<u64> = Vec::new();
         let (mut distances, mut first) = ([0; BINS], 0);
@@ -347,7 +346,7 @@ mod tests {
         let mut reuse = Reuse::default();
         let rounds = 3 * POSITIONS as u64 / 1_000;
         (0..rounds).for_each(|_| reuse.add(0, 0..1_000));
-        // Each page comes again after the 999 others.
+        // Each page is touched again after the 999 others.
         assert_eq!(reuse.distances[10], (rounds - 1) * 1_000);
         assert_eq!((reuse.first_touches, reuse.sampling()), (1_000, 1));
     }
@@ -361,7 +360,7 @@ mod tests {
         let rows = reuse.rows();
         let within: f64 =
             rows.iter().filter(|row| row.low_kb >= 4 << 17 && row.high_kb.is_some()).map(|row| row.pct).sum();
-        // Two of three rounds come at a distance of 399,999 pages.
+        // Two of three rounds have a distance of 399,999 pages.
         assert!((within - 66.7).abs() < 2.0, "{rows:?}");
     }
 }

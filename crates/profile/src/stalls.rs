@@ -1,12 +1,12 @@
-//! Waits for durability on the time line of the requests.
+//! Converts recorded waits for durability to the time line of the requests.
 
 use emmclab_trace::{Activity, Header, Ledger, Nanos};
 
 use crate::report::StallRow;
 
-/// The waits that a recording kept, in order of their starts, from the first arrival on.
+/// The recorded waits, in order of their starts, with times relative to the first arrival.
 ///
-/// Nothing where jumps of the clock were taken out: requests are shifted then, and the recorded waits are not.
+/// Empty if clock jumps were removed: the requests are shifted then, but the recorded waits are not.
 pub(crate) fn stall_rows(header: &Header, ledger: &Ledger, origin: Nanos) -> Vec<StallRow> {
     if ledger.mended_jumps > 0 {
         return Vec::new();

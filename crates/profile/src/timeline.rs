@@ -7,11 +7,11 @@ use crate::elapsed;
 use crate::pages::NewPages;
 use crate::report::{DepthTimeRow, IoTimeRow, WorkingSet, WorkingSetRow};
 
-/// Content of each bin.
+/// Counts of the requests in time bins.
 #[derive(Clone, Debug)]
 pub(crate) struct Timeline(OverTime<Activity>);
 
-/// The counts of a bin beside reads and writes.
+/// The counts of a bin in addition to reads and writes.
 #[derive(Clone, Debug, Default)]
 struct Activity {
     others: u64,
@@ -50,7 +50,7 @@ impl Timeline {
         Self(OverTime::new(width))
     }
 
-    /// Adds a request: the data and the response time of a read or write.
+    /// Adds a request: data and response time of a read or write, or the count of another operation.
     #[inline]
     pub fn add_data(&mut self, request: &Request) {
         let side = match request.op {
@@ -65,7 +65,7 @@ impl Timeline {
         self.0.add(request.arrival, side, request.sectors, response);
     }
 
-    /// Adds what else is known of a request that was added.
+    /// Adds queue depth and new pages of a request.
     #[inline]
     pub fn add(&mut self, request: &Request, depth: Option<u64>, new: NewPages) {
         let bin = self.0.extra(request.arrival);
@@ -78,12 +78,12 @@ impl Timeline {
         }
     }
 
-    /// With `aligned` as if both had started together.
+    /// Adds another time line; with `aligned`, both begin at the same time.
     pub fn merge(&mut self, other: Self, aligned: bool) {
         self.0.merge(other.0, aligned);
     }
 
-    /// Pages are new to the piece of the trace that was profiled in one go, so growth never passes the true `total`.
+    /// The rows of all figures. Pages are counted as new in each merged piece, so the growth is limited to the true `total`.
     pub fn rows(&self, origin: Nanos, total: WorkingSet) -> TimelineRows {
         let mut rows = TimelineRows::default();
         let (mut unique, mut written) = (0, 0);

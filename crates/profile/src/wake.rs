@@ -1,7 +1,7 @@
 //! Finding the device's low-power threshold and its wake-up cost (characteristic 4, section III-C).
 //!
-//! A sleeping device shows in the request that ends a long idle gap: it is delayed. For each range of gaps the delays
-//! are kept as a histogram; the threshold is the edge between ranges that best parts delayed from undelayed requests.
+//! The request that ends a long idle gap is delayed if the device has to wake up. For each range of gaps there is a histogram of delays;
+//! the threshold is the edge between ranges that best separates delayed from undelayed requests.
 
 use emmclab_trace::{Largest, Request};
 
@@ -11,20 +11,20 @@ use crate::queue::{GAP_BINS, GapBins};
 use crate::report::{PowerSaving, WakeRow};
 use crate::{FEW_GAPS, elapsed};
 
-/// Sixteen delay buckets to an octave, from 4 us on; below, one bucket each 250 ns.
+/// Sixteen delay buckets per octave from 4 us on; below, one bucket per 250 ns.
 const DELAY_BUCKETS: usize = 512;
 const IN_OCTAVE: usize = 16;
 const DELAY_UNIT_NS: u64 = 250;
-/// Requests needed on the short and on the long side of a threshold.
+/// Minimum number of requests on the short and on the long side of a threshold.
 const MIN_SHORT: u64 = 30;
 const MIN_LONG: u64 = 10;
-/// A threshold shows where the long side's median is at least this many times the short side's, ...
+/// A threshold exists if the long side's median is at least this many times the short side's, ...
 const MIN_RATIO: u64 = 3;
 /// ... is this much longer, ...
 const MIN_COST_NS: u64 = 200_000;
-/// ... and this much more of the long side than of the short side lies beyond the middle between them, percent.
+/// ... and if the percentage of requests beyond the middle between the medians is larger by this much on the long side.
 const MIN_PARTED_PCT: f64 = 60.0;
-/// Least share of delayed (or not delayed) requests for a range of gaps to count as such, percent.
+/// Minimum percentage of delayed (or undelayed) requests for a range of gaps to be called so.
 const MOSTLY_PCT: f64 = 75.0;
 
 /// Delays by the idle gap before the request.
@@ -32,16 +32,16 @@ const MOSTLY_PCT: f64 = 75.0;
 pub(crate) struct WakeUp {
     by_issue: Delays,
     by_service: Delays,
-    /// The delays of the first request: the gap before it is known only when pieces are joined.
+    /// The delays of the first request; the gap before it is known only when pieces are joined.
     first: Option<RequestDelays>,
-    /// The requests after the longest few gaps.
+    /// The requests after the [`FEW_GAPS`] longest gaps.
     longest: Largest<RequestDelays, FEW_GAPS>,
 }
 
-/// From start to issue and from start to completion of a request, nanoseconds.
+/// Times of a request from start to issue and from start to completion, in nanoseconds.
 type RequestDelays = (Option<u64>, Option<u64>);
 
-/// For each range of gaps a histogram of delays and the longest one.
+/// A histogram of delays for each range of gaps, and the longest delay.
 #[derive(Clone, Debug)]
 struct Delays {
     counts: Vec<[u64; DELAY_BUCKETS]>,
@@ -79,7 +79,7 @@ impl WakeUp {
         }
     }
 
-    /// `gap_ns` is the idle gap across the boundary, if there is one.
+    /// Adds another part. `gap_ns` is the idle gap at the boundary, if there is one.
     pub fn merge(&mut self, other: &Self, join: Join, gap_ns: Option<u64>) {
         self.by_issue.merge(&other.by_issue);
         self.by_service.merge(&other.by_service);
@@ -90,7 +90,7 @@ impl WakeUp {
         self.first = self.first.or(other.first);
     }
 
-    /// The delay to judge by: that of the issue, where the recorder noted it and it is not always nothing.
+    /// The delays to be judged: those of the issue if they were recorded and are not all zero, otherwise service times.
     fn best(&self) -> Option<(&'static str, &Delays)> {
         let telling = self.by_issue.longest_ns.iter().any(|longest| *longest > 0);
         if telling {
@@ -106,7 +106,7 @@ impl WakeUp {
         })
     }
 
-    /// Whether a threshold stands out with the longest few gaps left out.
+    /// Whether a threshold is found without the longest few gaps.
     pub fn found_without_few(&self) -> bool {
         let Some((name, delays)) = self.best() else { return false };
         let mut rest = delays.clone();
@@ -182,17 +182,17 @@ impl Delays {
         }
     }
 
-    /// Requests after gaps in these ranges.
+    /// Number of requests after gaps in these ranges.
     fn total(&self, gaps: std::ops::Range<usize>) -> u64 {
         self.counts[gaps].iter().flatten().sum()
     }
 
-    /// Requests after gaps in these ranges whose delay is in bucket `from` or a longer one.
+    /// Number of requests after gaps in these ranges with a delay in bucket `from` or above.
     fn delayed(&self, gaps: std::ops::Range<usize>, from: usize) -> u64 {
         self.counts[gaps].iter().flat_map(|row| &row[from..]).sum()
     }
 
-    /// The bucket of the nearest-rank percentile.
+    /// The bucket of a nearest-rank percentile.
     fn bucket_at(&self, gaps: std::ops::Range<usize>, pct: u64) -> Option<usize> {
         let total = self.total(gaps.clone());
         let rank = (total * pct).div_ceil(100).max(1);
@@ -203,12 +203,12 @@ impl Delays {
         })
     }
 
-    /// The share of requests after gaps in range `gap` that are delayed, percent.
+    /// The percentage of requests after gaps in range `gap` that are delayed.
     fn delayed_pct(&self, gap: usize, from: usize) -> Option<f64> {
         crate::bins::pct(self.delayed(gap..gap + 1, from), self.total(gap..gap + 1))
     }
 
-    /// The best split of the ranges in short and long gaps, if any is good enough.
+    /// The best split of the ranges into short and long gaps, if there is a sufficient one.
     fn threshold(&self) -> Option<PowerSaving> {
         let mut best: Option<(f64, u64, u64, usize)> = None;
         for split in 1..GAP_BINS {
@@ -222,7 +222,7 @@ impl Delays {
             if long_ns < short_ns.saturating_mul(MIN_RATIO) || long_ns - short_ns < MIN_COST_NS {
                 continue;
             }
-            // The middle on a logarithmic scale, which the buckets are.
+            // The middle on a logarithmic scale, like the buckets.
             let from = usize::midpoint(bucket(short_ns), bucket(long_ns)) + 1;
             let share = |gaps, total| 100.0 * self.delayed(gaps, from) as f64 / total as f64;
             let parted = share(long, long_total) - share(short, short_total);
@@ -231,8 +231,8 @@ impl Delays {
             }
         }
         let (_, short_ns, long_ns, from) = best?;
-        // A range may span the threshold: the first range that is mostly delayed, and the last one before it that is not,
-        // bound it.
+        // A range may span the threshold. The bounds are the first range that is mostly delayed, and the last range before it that is
+        // mostly not.
         let asleep =
             (0..GAP_BINS).find(|gap| self.delayed_pct(*gap, from).is_some_and(|pct| pct >= MOSTLY_PCT))?;
         let awake = (0..asleep)

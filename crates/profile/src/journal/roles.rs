@@ -1,4 +1,4 @@
-//! Writes by the roles of their blocks.
+//! Counts writes by the roles of their blocks.
 
 use emmclab_trace::{BlockNote, Role};
 
@@ -7,19 +7,19 @@ use crate::bins::pct;
 use crate::report::{ChangedRow, KindRow, Logged, RoleRow};
 
 const ROLES: usize = Role::ALL.len();
-/// A block has at most 128 sectors.
+/// Maximum number of sectors in a block.
 const MOST_SECTORS: usize = 128;
 
-/// The groups that roles are summed up to.
+/// The groups into which roles are combined.
 const KINDS: [&str; 3] = ["journal", "data", "home metadata"];
 
-/// Counts by role.
+/// Counts of writes by role.
 #[derive(Clone, Debug)]
 pub(super) struct Roles {
     by_role: [Count; ROLES],
-    /// Requests that hold a block of each of [`KINDS`].
+    /// Number of requests with a block of each of [`KINDS`].
     requests_of_kind: [u64; KINDS.len()],
-    /// Logged blocks by how many of their sectors changed.
+    /// Logged blocks by the number of their changed sectors.
     changed: [u64; MOST_SECTORS + 1],
     logged: Compared,
     home: Compared,
@@ -88,12 +88,12 @@ impl Roles {
         self.home.merge(&other.home);
     }
 
-    /// Blocks of a role that is not [`Role::Data`].
+    /// Number of blocks of a role other than [`Role::Data`].
     pub fn blocks(&self, role: Role) -> u64 {
         self.by_role[role as usize].runs
     }
 
-    /// Of all roles.
+    /// Sectors of all roles.
     pub fn sectors(&self) -> u64 {
         self.by_role.iter().map(|count| count.sectors).sum()
     }
@@ -107,7 +107,7 @@ impl Roles {
         of.map(|(_, count)| count.sectors).sum()
     }
 
-    /// Roles that occur, in their order; shares are of all written sectors.
+    /// Rows for the roles that occur, in the order of [`Role::ALL`]; percentages are of all written sectors.
     pub fn rows(&self, written: u64) -> Vec<RoleRow> {
         let used = Role::ALL.into_iter().zip(&self.by_role).filter(|(_, count)| count.runs > 0);
         used.map(|(role, count)| RoleRow {
@@ -148,7 +148,7 @@ impl Roles {
         }
     }
 
-    /// Logged blocks by how many of their sectors changed; up to the most that occur.
+    /// Rows of logged blocks by the number of their changed sectors, up to the largest that occurs.
     pub fn changed_rows(&self) -> Vec<ChangedRow> {
         let most = self.changed.iter().rposition(|blocks| *blocks > 0).map_or(0, |most| most + 1);
         let row = |(changed, blocks): (usize, &u64)| {
@@ -178,7 +178,7 @@ impl Compared {
     }
 }
 
-/// The place of a role in [`KINDS`].
+/// The index of a role's group in [`KINDS`].
 fn kind(role: Role) -> usize {
     if role.in_journal() {
         0

@@ -1,4 +1,4 @@
-//! Synchronous writes: flushes, writes with preflush or fua, and others; their times.
+//! Synchronous writes and their times: flushes, writes with preflush or FUA, and others.
 
 use emmclab_trace::{Flags, Nanos, Op, Request};
 
@@ -8,7 +8,7 @@ use crate::report::{SynchronousRow, SynchronousWrites};
 
 const NS_PER_MS: f64 = 1e6;
 
-/// Kinds of synchronous writes; the last are those that only wait.
+/// Kinds of synchronous writes. Those of the last kind are only waited for.
 const KINDS: [&str; 5] = ["flush", "preflush", "fua", "preflush and fua", "other synchronous write"];
 const OTHER: usize = KINDS.len() - 1;
 
@@ -19,7 +19,7 @@ pub(super) struct Synchronous([Kind; KINDS.len()]);
 #[derive(Clone, Debug, Default)]
 struct Kind {
     requests: u64,
-    /// Service times, of those that have one.
+    /// Service times, of requests that have one.
     service: Distribution,
 }
 
@@ -46,7 +46,8 @@ impl Synchronous {
         self.0.iter().map(|kind| kind.service.sum()).sum()
     }
 
-    /// Time of flushes and of writes with preflush or fua in that of all synchronous writes, percent; `None` without service times.
+    /// Time of flushes and of writes with preflush or FUA, as a percentage of the time of all synchronous writes; `None` without service
+    /// times.
     pub fn flush_fua_time_pct(&self) -> Option<f64> {
         let all = self.time_ns();
         (all > 0).then(|| 100.0 * (all - self.0[OTHER].service.sum()) as f64 / all as f64)
@@ -60,7 +61,7 @@ impl Synchronous {
         }
     }
 
-    /// Kinds that occur, with their number for each of `commits`.
+    /// Rows for the kinds that occur, with their number per commit.
     pub fn rows(&self, commits: Option<u64>) -> Vec<SynchronousRow> {
         let all = self.time_ns();
         let used = KINDS.into_iter().zip(&self.0).filter(|(_, kind)| kind.requests > 0);
@@ -78,7 +79,7 @@ impl Synchronous {
     }
 }
 
-/// The place of a synchronous write in [`KINDS`].
+/// The index of the kind of a synchronous write in [`KINDS`]; `None` for other requests.
 fn kind(request: &Request) -> Option<usize> {
     let has = |flag| request.flags.contains(flag);
     match request.op {

@@ -1,4 +1,4 @@
-//! Jumps of the clock, and the figures that they distort.
+//! Clock jumps, and the figures that are distorted by them.
 
 use serde::Serialize;
 
@@ -11,13 +11,13 @@ pub struct ClockJumpRow {
     pub time_s: f64,
     /// Number of the first request after it, from 1.
     pub request: u64,
-    /// Seconds from one arrival to the other, in either direction.
+    /// Seconds between the two arrivals, in either direction.
     pub length_s: f64,
-    /// Whether reading took it out of the trace.
+    /// Whether the jump was removed by reading.
     pub mended: bool,
 }
 
-/// Figures that a jump of the clock distorts.
+/// Figures that are distorted by a clock jump.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct KeyFigures {
     /// First arrival to last completion (or arrival), seconds.
@@ -26,10 +26,10 @@ pub struct KeyFigures {
     pub arrival_rate_per_s: Option<f64>,
     /// KB per second of the duration.
     pub access_rate_kb_per_s: Option<f64>,
-    /// Mean time between the arrivals of two reads or writes, ms.
+    /// Mean time between the arrivals of consecutive reads or writes, ms.
     pub mean_inter_arrival_ms: Option<f64>,
     /// Share of the duration in which at least one request is unfinished, percent; `None` without completion times.
     pub busy_pct: Option<f64>,
-    /// Share of the duration in which none is, between the first and the last request, percent.
+    /// Percentage of the duration in which no request is unfinished, between the first and the last request.
     pub idle_pct: Option<f64>,
 }

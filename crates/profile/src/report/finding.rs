@@ -1,4 +1,4 @@
-//! A judgement on a trace, in numbers and in words.
+//! Findings: judgements on a trace, as numbers and as text.
 
 use serde::Serialize;
 
@@ -7,31 +7,31 @@ use serde::Serialize;
 pub struct Finding {
     /// Stable name: `characteristic-1` ... `implication-5`.
     pub id: String,
-    /// Which list it belongs to.
+    /// Whether it is a characteristic or an implication.
     pub kind: FindingKind,
-    /// Its number in that list.
+    /// Its number among the characteristics or implications.
     pub number: u32,
     /// Its subject.
     pub title: &'static str,
-    /// When a trace shows it.
+    /// The rule: when a trace shows the finding.
     pub rule: &'static str,
-    /// The value that the rule looks at.
+    /// The value to which the rule is applied.
     pub measured: Option<f64>,
     /// The unit of that value.
     pub unit: &'static str,
-    /// Whether this trace shows it.
+    /// Whether this trace shows the finding.
     pub shown: Shown,
-    /// Its consequence for the device, or the reason why it is unknown.
+    /// The consequence for the device, or why the result is unknown.
     pub meaning: String,
 }
 
-/// A list of the paper.
+/// The two kinds of findings in the paper.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FindingKind {
-    /// The character of the workload.
+    /// A property of the workload.
     Characteristic,
-    /// The consequence for the device.
+    /// A consequence for the device.
     Implication,
 }
 
@@ -43,6 +43,6 @@ pub enum Shown {
     Yes,
     /// The rule does not hold.
     No,
-    /// The trace lacks what the rule needs.
+    /// The trace does not have the data that the rule needs.
     Unknown,
 }

@@ -4,46 +4,46 @@ use serde::Serialize;
 
 use super::Quantiles;
 
-/// The cost of journaling in a trace: by the roles of blocks where it has block notes, else by flags and addresses.
+/// The cost of journaling in a trace: by the roles of blocks if the trace has block notes, otherwise by flags and addresses.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct JournalReport {
-    /// `roles` where the trace has block notes, else `flags`.
+    /// `roles` if the trace has block notes, otherwise `flags`.
     pub known_by: &'static str,
     /// From the first arrival to the last completion, seconds.
     pub duration_s: f64,
     /// All requests.
     pub requests: u64,
-    /// Writes among them.
+    /// Number of writes.
     pub writes: u64,
-    /// Bytes written, KB.
+    /// Data written, KB.
     pub written_kb: f64,
-    /// Bytes of blocks in the journal, KB; by flags those of the journal's thread, or else those of writes with fua or
-    /// preflush and of the writes that end where one of these begins. `None` if no sign tells of a journal.
+    /// Data of blocks in the journal, KB. Without block notes: that of the journal's thread; or else that of writes with FUA or preflush
+    /// and of the writes that end where one of these begins. `None` if neither shows a journal.
     pub journal_kb: Option<f64>,
-    /// Their share of written bytes, percent.
+    /// Journal data as a percentage of the written data.
     pub journal_pct: Option<f64>,
-    /// Journal, data and home metadata; nothing if roles are not known.
+    /// Rows for journal, data and home metadata; empty if roles are unknown.
     pub by_kind: Vec<KindRow>,
-    /// Roles that occur; nothing if roles are not known.
+    /// Rows for the roles that occur; empty if roles are unknown.
     pub by_role: Vec<RoleRow>,
-    /// The signs in flags and addresses; nothing if roles are known.
+    /// Rows for classes of writes by flags and addresses; empty if roles are known.
     pub by_sign: Vec<SignRow>,
-    /// Commits; `None` if nothing tells of one.
+    /// Commits; `None` if none can be recognised.
     pub commits: Option<Commits>,
-    /// Logged blocks, compared with their copies before; `None` if roles are not known.
+    /// Logged blocks, compared with their previous logged copies; `None` if roles are unknown.
     pub logged: Option<Logged>,
     /// Logged blocks by the number of their changed sectors.
     pub changed_sectors: Vec<ChangedRow>,
     /// Synchronous writes by kind.
     pub synchronous: Vec<SynchronousRow>,
-    /// Service times of flushes and of writes with preflush or fua in those of all synchronous writes, percent; `None`
-    /// without service times.
+    /// Service time of flushes and of writes with preflush or FUA, as a percentage of that of all synchronous writes; `None` without
+    /// service times.
     pub flush_fua_time_pct: Option<f64>,
     /// All synchronous writes.
     pub synchronous_writes: SynchronousWrites,
-    /// Bins of time of a second or wider.
+    /// Time bins of at least a second.
     pub over_time: Vec<JournalTimeRow>,
-    /// These bins by the rate of commits.
+    /// These bins, combined by their rate of commits.
     pub by_commit_rate: Vec<CommitRateRow>,
 }
 
@@ -52,9 +52,9 @@ pub struct JournalReport {
 pub struct KindRow {
     /// `journal`, `data`, `home metadata`, or `without notes`.
     pub kind: &'static str,
-    /// Writes that hold such blocks.
+    /// Writes with such blocks.
     pub requests: u64,
-    /// Their bytes, KB.
+    /// Data of these blocks, KB.
     pub kb: f64,
     /// Share of written bytes, percent.
     pub written_pct: Option<f64>,
@@ -65,26 +65,26 @@ pub struct KindRow {
 pub struct RoleRow {
     /// The role.
     pub role: &'static str,
-    /// Writes that hold such blocks.
+    /// Writes with such blocks.
     pub requests: u64,
-    /// How many; `None` for data, which is noted in runs of any length.
+    /// Number of blocks; `None` for data, which is noted in runs of any length.
     pub blocks: Option<u64>,
-    /// Their bytes, KB.
+    /// Data of these blocks, KB.
     pub kb: f64,
     /// Share of written bytes, percent.
     pub written_pct: Option<f64>,
 }
 
-/// Writes of one sign.
+/// Writes of one class (sign).
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct SignRow {
-    /// Flag or place.
+    /// The flag or address by which the class is recognised.
     pub sign: &'static str,
-    /// The part of a journal that it points to.
+    /// What such writes probably are.
     pub about: &'static str,
-    /// Writes.
+    /// Number of writes.
     pub requests: u64,
-    /// Their bytes, KB.
+    /// Data of these writes, KB.
     pub kb: f64,
     /// Share of written bytes, percent.
     pub written_pct: Option<f64>,
@@ -93,40 +93,40 @@ pub struct SignRow {
 /// Commits of the journal.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Commits {
-    /// The mark that they are counted by: `commit blocks`, `events of the journal`, or `writes with fua or preflush`.
+    /// How commits were counted: `commit blocks`, `events of the journal`, or `writes with fua or preflush`.
     pub counted_by: &'static str,
-    /// Commits.
+    /// Number of commits.
     pub commits: u64,
-    /// Per second of the duration.
+    /// Commits per second of the duration.
     pub commits_per_s: Option<f64>,
     /// Blocks of fast commits.
     pub fast_commits: Option<u64>,
-    /// Transactions of which the trace has a block.
+    /// Transactions with at least one block in the trace.
     pub transactions: Option<u64>,
     /// Logged blocks whose commit block is not in the trace.
     pub not_committed: Option<u64>,
-    /// Logged blocks of each commit.
+    /// Number of logged blocks per commit.
     pub logged_blocks: Option<Quantiles>,
-    /// Blocks of the journal of each commit: descriptors, logged, revoke and commit blocks.
+    /// Number of journal blocks per commit: descriptor, logged, revoke and commit blocks.
     pub journal_blocks: Option<Quantiles>,
-    /// Bytes of these, KB.
+    /// Data of these blocks per commit, KB.
     pub journal_kb: Option<Quantiles>,
 }
 
-/// How much of what is logged had been logged before.
+/// Comparison of logged blocks and of home blocks with their previous logged copies.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Logged {
-    /// Logged blocks.
+    /// Number of logged blocks.
     pub blocks: u64,
-    /// Those with a last logged copy to compare with.
+    /// Logged blocks with a previous logged copy.
     pub compared: u64,
-    /// Sectors of these that are as in their last logged copy, percent.
+    /// Percentage of the sectors of these blocks that are equal to the previous logged copy.
     pub unchanged_sectors_pct: Option<f64>,
-    /// Sectors of these that differ, mean of a block.
+    /// Mean number of sectors per block that differ.
     pub mean_changed_sectors: Option<f64>,
-    /// Home blocks with a logged copy to compare with.
+    /// Home blocks with a logged copy.
     pub home_compared: u64,
-    /// Those that are as their last logged copy, percent.
+    /// Percentage of these home blocks that are equal to their last logged copy.
     pub home_as_logged_pct: Option<f64>,
 }
 
@@ -135,9 +135,9 @@ pub struct Logged {
 pub struct ChangedRow {
     /// Sectors that differ from the last logged copy.
     pub changed_sectors: u32,
-    /// Logged blocks.
+    /// Number of logged blocks.
     pub blocks: u64,
-    /// Share of the blocks that have a copy to compare with, percent.
+    /// Percentage of the logged blocks with a previous copy.
     pub pct: f64,
 }
 
@@ -146,69 +146,69 @@ pub struct ChangedRow {
 pub struct SynchronousRow {
     /// `flush`, `preflush`, `fua`, `preflush and fua` or `other synchronous write`.
     pub kind: &'static str,
-    /// Requests.
+    /// Number of requests.
     pub requests: u64,
-    /// Requests for each commit.
+    /// Requests per commit.
     pub per_commit: Option<f64>,
     /// Service times.
     pub service_ms: Option<Quantiles>,
-    /// Sum of service times, ms; each by itself, also where several are served at once.
+    /// Sum of service times, ms. Times of requests that are served at once are all counted in full.
     pub time_ms: f64,
-    /// Its share for all synchronous writes, percent.
+    /// This sum as a percentage of that of all synchronous writes.
     pub time_pct: Option<f64>,
 }
 
 /// Flushes, and writes with the flag sync, preflush or fua.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct SynchronousWrites {
-    /// Requests.
+    /// Number of requests.
     pub requests: u64,
-    /// Those whose service time is known: from start, or else from submission, to completion.
+    /// Requests with a known service time: from start, or else from submission, to completion.
     pub timed: u64,
-    /// Sum of these times, ms.
+    /// Sum of these service times, ms.
     pub service_ms: f64,
 }
 
-/// A bin of time.
+/// Journal activity in a time bin.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct JournalTimeRow {
-    /// Start from the first arrival, seconds.
+    /// Start of the bin, in seconds after the first arrival.
     pub time_s: f64,
-    /// Width, seconds.
+    /// Width of the bin, seconds.
     pub width_s: f64,
-    /// Commits; where roles are not known, writes with fua or preflush.
+    /// Number of commits; if roles are unknown, writes with FUA or preflush.
     pub commits: u64,
-    /// The same per second, over a second at least.
+    /// Commits per second; a shorter bin counts as one second.
     pub commits_per_s: f64,
     /// Flushes.
     pub flushes: u64,
     /// Writes with fua or preflush.
     pub fua_or_preflush_writes: u64,
-    /// Bytes written, KB.
+    /// Data written, KB.
     pub written_kb: f64,
-    /// Bytes of the journal, KB; where roles are not known, those of the journal's thread, or of `fua_or_preflush_writes`.
+    /// Data of the journal, KB. If roles are unknown, that of the journal's thread, or of `fua_or_preflush_writes`.
     pub journal_kb: f64,
-    /// Their share of written bytes, percent.
+    /// Journal data as a percentage of the written data.
     pub journal_pct: Option<f64>,
 }
 
-/// Bins of time with about as many commits.
+/// Time bins with a similar rate of commits.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CommitRateRow {
-    /// More commits per second than this; in the first class there is none.
+    /// Exclusive lower edge of the class, in commits per second; the first class has no commits.
     pub from_per_s: f64,
-    /// Upper bound of the class; `None` for the last one.
+    /// Inclusive upper edge of the class; `None` for the last one.
     pub to_per_s: Option<f64>,
-    /// Length of these bins, seconds.
+    /// Total length of these bins, seconds.
     pub seconds: f64,
     /// Commits.
     pub commits: u64,
     /// Flushes.
     pub flushes: u64,
-    /// Bytes written, KB.
+    /// Data written, KB.
     pub written_kb: f64,
-    /// Bytes of the journal, KB.
+    /// Data of the journal, KB.
     pub journal_kb: f64,
-    /// Their share of written bytes, percent.
+    /// Journal data as a percentage of the written data.
     pub journal_pct: Option<f64>,
 }

@@ -1,7 +1,7 @@
 //! The result of a profile: plain data, ready for JSON. Field names end in their unit; 1 KB is 1,024 bytes.
 //!
-//! Figures that a trace cannot give (service times of a trace without completions, say) are `None`, in JSON `null`,
-//! and rows that cannot be drawn are left out; nothing is guessed.
+//! Figures that cannot be computed from a trace (for example service times without completions) are `None`, in JSON `null`; rows that
+//! cannot be computed are omitted. Nothing is guessed.
 
 mod clock;
 mod figures;
@@ -32,23 +32,23 @@ pub use tables::{
 use emmclab_trace::{Header, Ledger};
 use serde::Serialize;
 
-/// Everything that a profile says about one trace.
+/// The results of a profile of one trace.
 #[derive(Clone, Debug, Serialize)]
 pub struct ProfileReport {
     /// The trace's name.
     pub name: String,
-    /// Tables III and IV, flat, in the columns of the published tables.
+    /// Tables III and IV, as fields of this object, in the columns of the published tables.
     #[serde(flatten)]
     pub tables: Tables,
-    /// The records that the import kept, changed or lost.
+    /// Counts of the records that the import kept, changed or lost.
     pub ledger: Ledger,
-    /// Where the trace comes from.
+    /// The origin of the trace.
     pub header: Header,
     /// Clock jumps or pauses of the recording, in the order of the requests; the first 64 of each direction.
     pub clock_jumps: Vec<ClockJumpRow>,
-    /// Figures that a jump of the clock distorts, as recorded.
+    /// Figures that are distorted by a clock jump, as recorded.
     pub key_figures: KeyFigures,
-    /// The same without the jumps that are left in the trace; `None` if there are none.
+    /// The same without the jumps that are still in the trace; `None` if there are none.
     pub key_figures_without_jumps: Option<KeyFigures>,
     /// Suspected re-issues; `None` if the trace does not show them.
     pub reissues: Option<Reissues>,
@@ -58,7 +58,7 @@ pub struct ProfileReport {
     pub locality: Locality,
     /// Unique pages; `None` without reads and writes.
     pub working_set: Option<WorkingSet>,
-    /// How many requests are outstanding; `None` without completion times.
+    /// Queue depth; `None` without completion times.
     pub queue: Option<QueueSummary>,
     /// Garbage collection that fits into idle gaps; `None` without completion times.
     pub idle_gc: Option<IdleGc>,
@@ -68,13 +68,13 @@ pub struct ProfileReport {
     pub journal: Option<JournalReport>,
     /// Rows of the figures.
     pub figures: Figures,
-    /// The six characteristics and five implications of the paper (sections III and IV), judged on this trace.
+    /// The six characteristics and five implications of the paper (sections III and IV), applied to this trace.
     pub findings: Vec<Finding>,
 }
 
 impl ProfileReport {
-    /// Leaves of the figures those whose rows have a name each, not a place in a distribution, in time or in a list: what many
-    /// traces are compared by, in a fraction of the size.
+    /// Removes the figures that are distributions, time series or lists, and keeps those whose rows have fixed names. This is sufficient to
+    /// compare many traces, and much smaller.
     #[must_use]
     pub fn without_distributions(self) -> Self {
         let Figures { hot_pages, alignment, flags, .. } = self.figures;
