@@ -10,8 +10,7 @@ use emmclab_base::{Error, Kind, Nanos, Result};
 pub enum Pace {
     /// Requests take no time on the host: simulated time is that of the latest completion, and the next request arrives at that time.
     Free,
-    /// Simulated time follows the host's time, multiplied by this factor: 1 is real time, with 0.1 a simulated second takes 0.1 s on the
-    /// host.
+    /// Durations on the host are the simulated durations multiplied by this factor: 1 is real time, 0.1 is ten times as fast.
     Scaled(f64),
 }
 

@@ -5,7 +5,7 @@
 //! @@file NAME                     lines up to the next @@ are the text NAME
 //! @@error WORD                    it cannot record
 //! @@ready                         it waits for the answer on its standard input
-//! @@file registers/DISK ...       what the devices of the disks say of themselves
+//! @@file registers/DISK ...       the registers of the devices of the disks
 //! @@stream                        frames follow:
 //! P CPU COUNT                       COUNT pages of one CPU
 //! R                                 a round over all CPUs has ended

@@ -33,7 +33,7 @@ pub(crate) struct Core {
     pub stack: Stack,
     pub clock: Clock,
     limits: Limits,
-    /// Requests in progress, by number.
+    /// Requests in progress by number, and the number of the request of each command in the stack.
     pending: FxHashMap<u64, Pending>,
     owners: FxHashMap<u64, u64>,
     next: u64,

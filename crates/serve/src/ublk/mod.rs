@@ -30,8 +30,8 @@ use crate::device::{BlockDevice, Limits};
 use crate::holders;
 use crate::supervisor::Supervisor;
 
-/// Maximum length of a read or write of the kernel, in bytes. Each tag has a buffer of this size, whose memory is allocated when it is
-/// first used.
+/// Maximum length of a read or write of the kernel, in bytes. The buffer of each tag has at most this size; its memory is allocated when it
+/// is first used.
 const LONGEST_BYTES: u32 = 512 << 10;
 /// Requests cannot be limited to less than this: the kernel reads and writes whole pages.
 const PAGE: u32 = 4096;

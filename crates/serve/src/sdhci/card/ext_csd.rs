@@ -154,7 +154,7 @@ impl ExtCsd {
         self.bytes[usize::from(index)]
     }
 
-    /// CMD0: resets the modes, except boot write protection until the next loss of power and the lasting modes.
+    /// Executes CMD0: resets the modes, except those in [`LASTING`]. Of `PARTITION_CONFIG`, the partition access is reset.
     pub fn reset(&mut self) {
         for at in 0..fields::EXT_CSD_REV.index() {
             // Some properties have indices among those of the modes.
