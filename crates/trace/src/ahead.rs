@@ -1,4 +1,4 @@
-//! A trace that is read in a thread of its own while what was read before is worked on.
+//! Reads a trace ahead in a thread of its own, while earlier batches are processed.
 
 use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -14,22 +14,22 @@ use crate::ledger::Ledger;
 use crate::reader::TraceReader;
 use crate::source::Progress;
 
-/// Batches that may lie ready: enough that neither side waits for a slow batch of the other.
+/// Maximum number of batches read ahead: enough that neither thread waits for a slow batch of the other.
 const READY: usize = 8;
 
-/// Batches taken before the reading thread is notified of room: a wake-up costs as much as a hundred requests.
+/// Batches consumed before the reading thread is told that it may read more: a wake-up costs as much as a hundred requests.
 const NOTIFY_EVERY: usize = READY / 2;
 
-/// Time between two looks at whether the wait for a batch is to end.
+/// Interval between checks for an interrupt while waiting for a batch.
 const PATIENCE: Duration = Duration::from_millis(50);
 
-/// Reads ahead on a thread of its own, and gives the batches, counts and errors of a [`TraceReader`]. Counts cover the
-/// batches taken, not those read ahead. Reading starts with the first call.
+/// Reads ahead in a thread of its own, and returns the batches, counts and errors of a [`TraceReader`]. Counts cover the
+/// batches returned, not those read ahead. Reading starts with the first call.
 pub(crate) struct ReadAhead {
     recognised: Recognised,
     whole: Option<u64>,
     state: State,
-    /// As of the batch that was taken last.
+    /// State of the reader after the batch that was returned last.
     seen: Seen,
 }
 
@@ -48,13 +48,13 @@ enum State {
     Ended,
 }
 
-/// The thread, and what goes to and fro.
+/// The reading thread and its channels.
 struct Reading {
     batches: Receiver<(Result<Option<Batch>>, Seen)>,
     thread: JoinHandle<()>,
-    /// Signals that there is room for [`NOTIFY_EVERY`] batches more.
+    /// Allows the thread to read [`NOTIFY_EVERY`] more batches.
     room: Sender<()>,
-    /// Batches that were taken since.
+    /// Batches consumed since the last signal.
     taken: usize,
 }
 
@@ -81,14 +81,14 @@ impl ReadAhead {
         })
     }
 
-    /// As [`TraceReader::next_batch`]; after the end and after an error there is nothing more.
+    /// As [`TraceReader::next_batch`]; `None` after the end and after an error.
     pub fn next_batch(&mut self) -> Result<Option<Batch>> {
         if matches!(self.state, State::Waiting(_)) {
             self.start()?;
         }
         let State::Reading(reading) = &mut self.state else { return Ok(None) };
         let (batch, seen) = loop {
-            // The thread goes on by itself; who waits for it can be interrupted.
+            // The reading thread runs on its own, so the waiting thread checks for interrupts.
             interrupt::check()?;
             match reading.batches.recv_timeout(PATIENCE) {
                 Ok(read) => break read,
@@ -100,7 +100,7 @@ impl ReadAhead {
         reading.taken += 1;
         if reading.taken == NOTIFY_EVERY {
             reading.taken = 0;
-            // A thread that has ended needs no room.
+            // The send fails if the thread has ended, which is harmless.
             let _ = reading.room.send(());
         }
         if !matches!(batch, Ok(Some(_))) {
@@ -120,7 +120,7 @@ impl ReadAhead {
             loop {
                 let batch = reader.next_batch();
                 let last = !matches!(batch, Ok(Some(_)));
-                // The receiver is gone where the run has stopped.
+                // The receiver is dropped when the run stops.
                 if sender.send((batch, Seen::of(&reader))).is_err() || last {
                     return;
                 }
@@ -140,7 +140,7 @@ impl ReadAhead {
         Ok(())
     }
 
-    /// The thread ended without a word: its panic goes on here.
+    /// The thread ended without a last batch or an error: resumes its panic here.
     #[cold]
     fn panicked(&mut self) -> ! {
         if let State::Reading(reading) = std::mem::replace(&mut self.state, State::Ended)

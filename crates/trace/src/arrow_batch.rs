@@ -1,4 +1,4 @@
-//! A batch as Arrow columns, shared without a copy, and the other way round.
+//! Conversion between batches and Arrow record batches without a copy of the values.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use crate::rows::{NO_NAME, NO_PID, NO_TIME};
 pub(crate) const MOST_NAME_BYTES: usize = 1 << 16;
 
 impl Batch {
-    /// The Arrow and Parquet schema of a trace: the columns of [`Column::ALL`], with those of block notes where it has such.
+    /// The Arrow and Parquet schema of a trace: the columns of [`Column::ALL`], with those of block notes if `notes`.
     pub fn schema(notes: bool) -> SchemaRef {
         let field = |column: Column| {
             // Flags may be missing from a file, but are never null.
@@ -34,11 +34,11 @@ impl Batch {
         Arc::new(Schema::new(columns.map(field).collect::<Vec<_>>()))
     }
 
-    /// The batch as Arrow columns in [`Batch::schema`], with those of block notes or without; values are shared, only validity bits and lists of notes are
-    /// made.
+    /// The batch as Arrow columns in [`Batch::schema`], with those of block notes if `notes`. Values are shared; only validity
+    /// bits and lists of notes are created.
     ///
     /// # Errors
-    /// Never for a batch of this crate; Arrow's own check is passed on.
+    /// Never for a batch of this crate; an error of Arrow's own check is returned.
     pub fn to_record_batch(&self, notes: bool) -> Result<RecordBatch> {
         let rows = self.len();
         let ops = StringArray::from_iter_values(Op::ALL.map(Op::name));
@@ -65,12 +65,12 @@ impl Batch {
         RecordBatch::try_new(Self::schema(notes), columns).map_err(arrow_error)
     }
 
-    /// A batch from Arrow columns in [`Batch::schema`], before which `before` rows stand in the trace. `processes` and
-    /// `devices` grow by the names found; ids stay stable over the batches of one trace.
+    /// A batch from Arrow columns in [`Batch::schema`]; `before` is the number of rows of the trace before it. New names are
+    /// added to `processes` and `devices`; ids stay the same over the batches of one trace.
     ///
     /// # Errors
-    /// [`Kind::Syntax`] where a column is missing or of another type, [`Kind::Value`] where an operation or role is unknown or
-    /// the lists of notes of a row differ in length.
+    /// [`Kind::Syntax`] if a column is missing or of another type, [`Kind::Value`] if an operation or role is unknown or the
+    /// lists of notes of a row differ in length.
     pub fn from_record_batch(
         record: &RecordBatch,
         before: u64,
@@ -141,7 +141,7 @@ where
     Arc::new(PrimitiveArray::<T>::new(column.clone(), nulls))
 }
 
-/// The values of an array whose type has been checked; empty if the column is missing or holds nothing.
+/// The values of an array whose type has been checked; empty if the column is missing or has only nulls.
 fn from_arrow<T>(array: Option<&ArrayRef>, none: T::Native) -> ScalarBuffer<T::Native>
 where
     T: arrow_array::ArrowPrimitiveType,
@@ -168,8 +168,8 @@ fn names_to_arrow(column: &ScalarBuffer<u32>, rows: usize, names: &Names) -> Res
     Ok(Arc::new(DictionaryArray::try_new(keys, Arc::new(values)).map_err(arrow_error)?))
 }
 
-/// The names that a column refers to, in order of appearance, and the column by their places: a batch that carried all names of a
-/// trace would cost more than its rows.
+/// The names that a column refers to, in order of appearance, and the column with indices into them. Used if the table of all
+/// names of a trace is larger than the batch.
 fn used(column: &ScalarBuffer<u32>, names: &Names) -> (ScalarBuffer<u32>, StringArray) {
     let mut places: HashMap<u32, u32> = HashMap::new();
     let mut values = Vec::new();
@@ -209,7 +209,7 @@ fn names_from_arrow(
     };
     let keys = dictionary.keys();
     if values.len() > keys.len().max(BATCH_ROWS) {
-        // Slices of a table share its dictionary: only what this one refers to is looked up.
+        // Slices of a table share its dictionary: only the names that this slice refers to are looked up.
         return keys
             .iter()
             .map(|key| key.map_or(Ok(NO_NAME), &mut id_of))

@@ -1,4 +1,5 @@
-//! Columns of other libraries in the types of a trace: integers of any width, text of any kind, lists of both.
+//! Converts columns of other libraries to the types of a trace: integers of any width, text of any Arrow type, and lists of
+//! both.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -20,7 +21,7 @@ use arrow_select::take::take;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Misfit(pub usize);
 
-/// The column with values of type `wanted`, one of a trace's; it is shared where it has that type already.
+/// Converts the column to `wanted`, a type of the schema; a column that already has this type is shared.
 pub(crate) fn converted(array: &ArrayRef, wanted: &DataType) -> Result<ArrayRef, Misfit> {
     if array.data_type() == wanted {
         return Ok(array.clone());
@@ -47,7 +48,7 @@ where
     downcast_integer_array! {
         array => {
             let value = |row: usize| {
-                // What lies under a missing value means nothing.
+                // The value stored for a null is undefined.
                 let valid = array.is_valid(row);
                 let value = if valid { i128::from(array.value(row)) } else { 0 };
                 T::Native::try_from(value).map_err(|_| Misfit(row))
@@ -70,10 +71,10 @@ fn names<K: ArrowDictionaryKeyType>(array: &ArrayRef) -> Result<ArrayRef, Misfit
     Ok(Arc::new(out.finish()))
 }
 
-/// The text of a row, if it has one.
+/// The text of a row; `None` if it is null.
 ///
 /// # Errors
-/// Where the column is not of text.
+/// If the column is not of text.
 fn text(array: &dyn Array, row: usize) -> Result<Option<&str>, Misfit> {
     if array.is_null(row) {
         return Ok(None);
@@ -90,7 +91,7 @@ fn text(array: &dyn Array, row: usize) -> Result<Option<&str>, Misfit> {
     }
 }
 
-/// Gives the places of the items of a row's list.
+/// Returns the range of the items of a row's list.
 type Places<'a> = Box<dyn Fn(usize) -> Range<usize> + 'a>;
 
 fn lists(array: &ArrayRef, item: &Arc<Field>) -> Result<ArrayRef, Misfit> {
@@ -122,7 +123,7 @@ fn lists(array: &ArrayRef, item: &Arc<Field>) -> Result<ArrayRef, Misfit> {
         }
         _ => return Err(Misfit(0)),
     };
-    // What lies under a missing list means nothing.
+    // The range stored for a null list is undefined.
     let ranges = (0..array.len()).map(|row| if array.is_null(row) { 0..0 } else { range(row) });
     let ranges: Vec<Range<usize>> = ranges.collect();
     let chosen: UInt64Array =

@@ -1,8 +1,8 @@
-//! A trace in the memory of another library, handed over as Arrow record batches.
+//! Reads a trace from Arrow record batches in memory, which another library provides.
 //!
-//! Columns are those of [`Column`]; text may be plain, large, a view or a dictionary, and integers of any width that
-//! hold the values. Others are left out and named in the note of the header. Values of the types in [`Batch::schema`]
-//! are shared, not copied.
+//! Columns are those of [`Column`]; text may be plain, large, a view or a dictionary, and integers of any width that hold the
+//! values. Other columns are left out and named in the note of the header. Values of the types in [`Batch::schema`] are shared,
+//! not copied.
 
 use std::collections::VecDeque;
 use std::path::Path;
@@ -24,16 +24,16 @@ use crate::names::{GrowingNames, Names};
 use crate::reader::TraceReader;
 use crate::source::{Progress, Source};
 
-/// The name of this origin in headers; no file has it.
+/// The format name in headers of traces from Arrow; no file has this format.
 const FORMAT: &str = "arrow";
 /// The name that pandas gives to the column with the labels of its rows.
 const PANDAS_INDEX: &str = "__index_level_";
 
 impl TraceReader {
-    /// A trace from record batches, whose rows stand in order of arrival; `name` goes into the header and into errors.
+    /// A trace from record batches, whose rows must be in order of arrival; `name` is used in the header and in errors.
     ///
     /// # Errors
-    /// [`Kind::Syntax`] where a column is missing or of a type that cannot hold its values.
+    /// [`Kind::Syntax`] if a column is missing or of a type that cannot hold its values.
     pub fn of_arrow(records: Box<dyn RecordBatchReader + Send>, name: &str) -> Result<Self> {
         let path = Path::new(name);
         let source = ArrowSource::new(records, name).map_err(|error| error.in_file(path))?;
@@ -45,14 +45,14 @@ impl TraceReader {
 
 struct ArrowSource {
     records: Box<dyn RecordBatchReader + Send>,
-    /// Parts of the last record batch that have not been given yet.
+    /// Parts of the last record batch that have not been returned yet.
     parts: VecDeque<RecordBatch>,
     header: Header,
     processes: GrowingNames,
     devices: GrowingNames,
     last_arrival: i64,
     rows: u64,
-    /// Rows given as requests alone that had notes.
+    /// Rows with block notes that were returned as requests without them.
     notes_left_out: u64,
 }
 
@@ -115,7 +115,7 @@ fn descent(arrivals: &[i64], last: i64) -> Option<usize> {
     std::iter::once(&last).chain(arrivals).zip(arrivals).position(|(before, now)| now < before)
 }
 
-/// Whether each column of the schema can be taken; the names of columns that are none of a trace.
+/// Checks that each column of the schema can be read; returns the names of columns that a trace does not have.
 fn check_columns(schema: &Schema) -> Result<Vec<String>> {
     let names = || schema.fields().iter().map(|field| field.name().as_str());
     let unknown: Vec<&str> =
@@ -152,7 +152,7 @@ fn check_columns(schema: &Schema) -> Result<Vec<String>> {
     Ok(unknown.into_iter().map(str::to_owned).collect())
 }
 
-/// Whether an unknown name is likely that of a column without its unit, or in another one.
+/// Whether an unknown name is likely this column's name without its unit, or with another unit.
 fn is_meant(name: &str, column: Column) -> bool {
     let word = column.name().trim_end_matches("_ns");
     let name = name.to_ascii_lowercase();
@@ -181,20 +181,20 @@ fn is_text(found: &DataType) -> bool {
     }
 }
 
-/// Whether values of a type can stand in a column. Floating-point numbers cannot: they round nanoseconds.
+/// Whether values of this type can be converted to those of the column. Floating-point numbers cannot: they round nanoseconds.
 fn takes(column: Column, found: &DataType) -> bool {
-    // A column of nothing but missing values has no type of its own.
+    // A column of nulls alone has no type of its own.
     let empty = column.optional() && column != Column::Flags && *found == DataType::Null;
     let is_list = *found != item(found);
     let fits = |wanted: &DataType, found: &DataType| {
-        // Of lists that are all empty.
+        // The item type of lists that are all empty.
         let nothing = column.of_notes() && *found == DataType::Null;
         nothing || if is_text(wanted) { is_text(found) } else { found.is_integer() }
     };
     empty || (is_list == column.of_notes() && fits(&item(&column.data_type()), &item(found)))
 }
 
-/// The type of what lists of this type hold; the type itself where it is none of lists.
+/// The item type of a list type; the type itself if it is not a list.
 fn item(found: &DataType) -> DataType {
     match found {
         DataType::List(field)
@@ -206,7 +206,7 @@ fn item(found: &DataType) -> DataType {
     }
 }
 
-/// The columns of a trace in the types of [`Batch::schema`]; an error comes with its row.
+/// Converts the columns to the types of [`Batch::schema`]; an error is returned with the number of its row.
 fn conform(record: &RecordBatch) -> std::result::Result<RecordBatch, (usize, Error)> {
     let wanted = Batch::schema(true);
     let mut fields = Vec::new();
@@ -241,7 +241,7 @@ fn cast(array: &ArrayRef, column: Column) -> std::result::Result<ArrayRef, (usiz
     })
 }
 
-/// Operations by name as their codes. A name that no row uses, as categories have them, is no fault.
+/// Converts names of operations to their codes. Unknown names that no row uses, such as unused categories, are ignored.
 fn operations(array: &ArrayRef) -> std::result::Result<ArrayRef, (usize, Error)> {
     let named = cast_names(array)?;
     let (Some(named), Some(values)) = (

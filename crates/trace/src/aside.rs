@@ -1,7 +1,8 @@
-//! Files that are written aside: named so that they can be told, and locked, so that those of killed writers can be removed.
+//! Temporary files that are renamed to their place when complete. Their names have a common prefix, and they are locked while
+//! they are written, so that those of killed writers can be recognised and removed.
 //!
-//! The lock of a file ends with its writer, however that ends, so a file that can be locked has no writer. Process
-//! numbers would not do: they are used again, and differ between containers that share a folder.
+//! The kernel releases the lock when the writer ends, however it ends, so a file that can be locked has no writer. Process ids
+//! would not be enough: they are reused, and differ between containers that share a folder.
 
 use std::collections::BTreeSet;
 use std::fs::{File, Permissions, TryLockError};
@@ -12,14 +13,14 @@ use std::sync::{Mutex, PoisonError};
 
 use tempfile::{Builder, NamedTempFile};
 
-/// Beginning of the names of files and folders that are written aside.
+/// Prefix of the names of temporary files and folders.
 const PREFIX: &str = ".emmclab-";
 
-/// Folders that this process has swept.
+/// Folders in which this process has removed the files of killed writers.
 static SWEPT: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
 
-/// A locked file in `folder`, with those permissions of `mode` that the umask leaves. What killed writers left there is
-/// removed, once in each process.
+/// Creates a locked temporary file in `folder`, with the permissions `mode` less the umask. The first call for a folder in a
+/// process also removes what killed writers left there.
 pub(crate) fn create(folder: &Path, mode: u32) -> io::Result<NamedTempFile> {
     if SWEPT.lock().unwrap_or_else(PoisonError::into_inner).insert(folder.to_owned()) {
         sweep(folder);
@@ -27,7 +28,7 @@ pub(crate) fn create(folder: &Path, mode: u32) -> io::Result<NamedTempFile> {
     loop {
         let file =
             Builder::new().prefix(PREFIX).permissions(Permissions::from_mode(mode)).tempfile_in(folder)?;
-        // Where a file system has no locks, nothing is swept either.
+        // A failure is harmless: on a file system without locks, `sweep` removes nothing.
         let _ = file.as_file().lock();
         // Another process may have swept it before it was locked.
         if file.path().exists() {
@@ -36,7 +37,7 @@ pub(crate) fn create(folder: &Path, mode: u32) -> io::Result<NamedTempFile> {
     }
 }
 
-/// Removes what killed writers left in `folder`; files and folders of living processes stay, and what cannot be removed.
+/// Removes what killed writers left in `folder`; files and folders of living processes stay, as does what cannot be removed.
 pub fn sweep(folder: &Path) {
     let Ok(entries) = std::fs::read_dir(folder) else { return };
     for entry in entries.flatten() {
@@ -50,7 +51,7 @@ pub fn sweep(folder: &Path) {
     }
 }
 
-/// Locks a file or folder that is there; `None` if a living process holds it.
+/// Locks an existing file or folder; `None` if a living process has locked it.
 fn lock(path: &Path) -> io::Result<Option<File>> {
     let file = File::open(path)?;
     match file.try_lock() {

@@ -13,7 +13,7 @@ use crate::aside;
 use crate::compression::{Compression, Encoder};
 
 /// A temporary file that [`AtomicFile::commit`] syncs and renames to its place; without a commit it is deleted when dropped.
-/// `/dev/null`, a pipe and anything else that is no regular file is written directly. A new file has the permissions of the
+/// `/dev/null`, a pipe and anything else that is not a regular file is written directly. A new file has the permissions of the
 /// umask, and a replaced file keeps its permissions.
 pub struct AtomicFile {
     path: PathBuf,
@@ -48,7 +48,7 @@ impl AtomicFile {
     /// Starts a file that will appear at `path`. An existing file there stays as it is until the commit.
     ///
     /// # Errors
-    /// Where `path` is a directory, or its folder is missing or not writable.
+    /// If `path` is a directory, or its folder is missing or not writable.
     pub fn create(path: &Path) -> Result<Self> {
         if path.is_dir() {
             return Err(Error::io(path, io::Error::from(io::ErrorKind::IsADirectory)).hint("name a file"));
@@ -77,7 +77,7 @@ impl AtomicFile {
     /// Starts writing to the standard output, which is written directly even if it is a file.
     ///
     /// # Errors
-    /// Where the standard output is closed.
+    /// If the standard output is closed.
     pub fn stdout() -> Result<Self> {
         let path = PathBuf::from("standard output");
         let out = io::stdout().as_fd().try_clone_to_owned().map_err(|error| Error::io(&path, error))?;
@@ -88,7 +88,7 @@ impl AtomicFile {
     /// Compresses the output; must be called before the first write.
     ///
     /// # Errors
-    /// Where the encoder cannot start.
+    /// If the encoder cannot start.
     pub fn compressed(self, compression: Option<Compression>) -> Result<Self> {
         let Self { path, target, out } = self;
         let encoded = out.finish().and_then(|out| Encoder::new(out, compression));
@@ -106,7 +106,7 @@ impl AtomicFile {
     /// Makes the content durable and renames the file to its place.
     ///
     /// # Errors
-    /// Where the disk is full or fails; the old file, if any, is then untouched.
+    /// If the disk is full or fails; the old file, if any, is then untouched.
     pub fn commit(self) -> Result<()> {
         let path = self.path;
         let out = self.out.finish().map_err(|error| Error::io(&path, error))?;
@@ -122,7 +122,7 @@ impl AtomicFile {
 /// Copies the permissions to `file`, and if the system allows it the owner, of the file that it will replace.
 fn keep_permissions(replaced: &Path, file: &File) -> io::Result<()> {
     let Ok(old) = replaced.metadata() else { return Ok(()) };
-    // Only root may change the owner. Group and owner are set separately, because a user may set the own groups.
+    // Only root may change the owner. Group and owner are set separately, because a user may set the group to one of their own.
     let _ = fchown(file, None, Some(old.gid()));
     let _ = fchown(file, Some(old.uid()), None);
     file.set_permissions(Permissions::from_mode(old.mode() & 0o777))

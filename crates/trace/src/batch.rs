@@ -1,4 +1,4 @@
-//! A run of requests in columns.
+//! A batch of requests in columns.
 
 use std::hint::black_box;
 use std::ops::Range;
@@ -12,8 +12,8 @@ use crate::names::Names;
 use crate::notes::Notes;
 use crate::rows::{Requests, Rows};
 
-/// Rows in a full batch: large enough to amortise per-batch work, small enough to stay in the second-level cache, and for
-/// the allocator to hand the memory of one that is done to the next.
+/// Rows in a full batch: large enough to amortise per-batch work, small enough to stay in the second-level cache, and so that
+/// the allocator reuses the memory of a finished batch for the next.
 pub const BATCH_ROWS: usize = 1 << 13;
 
 macro_rules! batch {
@@ -21,7 +21,8 @@ macro_rules! batch {
         always { $($field:ident: $type:ty, $request:ident => $value:expr, $wrap:path;)* }
         optional { $($some:ident: $some_type:ty, $none:ident, $of:ident => $some_value:expr, $some_wrap:path;)* }
     ) => {
-        /// An immutable run of requests in columns. A column that no request has takes no memory; cloning shares all.
+        /// An immutable batch of requests in columns. A column in which no request has a value uses no memory; a clone shares
+        /// all columns.
         #[derive(Clone, Debug)]
         pub struct Batch {
             $(pub(crate) $field: ScalarBuffer<$type>,)*
@@ -33,10 +34,10 @@ macro_rules! batch {
         }
 
         impl Batch {
-            /// The columns. Always inlined, so that a loop knows that they are of one length.
+            /// The columns as slices. Always inlined, so that the compiler knows in a loop that they have equal lengths.
             #[inline(always)]
             pub(crate) fn rows(&self) -> Rows<'_> {
-                // One length, so that a place is checked once for all columns that are always there.
+                // Equal lengths, so that an index is checked only once for all columns that are always present.
                 let rows = self.arrival.len();
                 Rows { $($field: &self.$field[..rows],)* $($some: &self.$some,)* }
             }
@@ -47,24 +48,24 @@ macro_rules! batch {
 each_column!(batch);
 
 impl Batch {
-    /// How many requests there are.
+    /// Number of requests.
     #[inline]
     pub fn len(&self) -> usize {
         self.arrival.len()
     }
 
-    /// True without requests.
+    /// True if there are no requests.
     pub fn is_empty(&self) -> bool {
         self.arrival.is_empty()
     }
 
-    /// Whether a request of it may have a recorded completion.
+    /// Whether any of its requests may have a recorded completion.
     #[inline]
     pub fn has_completions(&self) -> bool {
         !self.complete.is_empty()
     }
 
-    /// The request in row `i`. Panics where there is no such row.
+    /// The request in row `i`. Panics if there is no such row.
     #[inline]
     pub fn get(&self, i: usize) -> Request {
         self.rows().get(i)
@@ -76,44 +77,44 @@ impl Batch {
         self.rows().iter()
     }
 
-    /// The requests in these rows, in order. Panics where there are no such rows.
+    /// The requests in these rows, in order. Panics if there are no such rows.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "a loop then knows that the columns are of one length")]
     pub fn range(&self, rows: Range<usize>) -> Requests<'_> {
         self.rows().range(rows)
     }
 
-    /// The block notes of the request in row `i`; empty if they are not known, and where there is no such row.
+    /// The block notes of the request in row `i`; empty if they are not known or there is no such row.
     #[inline]
     pub fn notes(&self, i: usize) -> &[BlockNote] {
         self.notes.as_ref().map_or(&[], |notes| notes.of(i))
     }
 
-    /// Whether it belongs to a trace with block notes, though its own requests may have none.
+    /// Whether the batch belongs to a trace with block notes; its own requests may have none.
     #[inline]
     pub fn has_notes(&self) -> bool {
         self.notes.is_some()
     }
 
-    /// Requests with notes.
+    /// Number of requests with block notes.
     pub fn rows_with_notes(&self) -> u64 {
         self.notes.as_ref().map_or(0, |notes| notes.rows() as u64)
     }
 
-    /// First sectors.
+    /// The first sector of each request.
     #[inline]
     pub fn first_sectors(&self) -> &[u64] {
         &self.sector
     }
 
-    /// Arrivals in nanoseconds, in order.
+    /// The arrival of each request in nanoseconds, in order.
     #[inline]
     pub fn arrivals(&self) -> &[i64] {
         &self.arrival
     }
 
-    /// Loads into the cache the columns that every replay reads of these rows beside the sectors. The batch was written by
-    /// another processor; in a loop of loads alone, the cache misses overlap. Panics where there are no such rows.
+    /// Loads into the cache those columns of these rows that every replay reads, except the first sectors. Another CPU wrote
+    /// the batch; in a loop that only loads, the cache misses overlap. Panics if there are no such rows.
     #[inline]
     pub fn prefetch(&self, rows: Range<usize>) {
         fn lines<T: Copy>(column: &[T], bits: impl Fn(T) -> u64) -> u64 {

@@ -1,4 +1,4 @@
-//! Faults in a batch that came from a file: rows out of order, and rows that are no requests.
+//! Checks of a batch from a file: rows out of order, and rows that are not valid requests.
 
 use emmclab_base::{Error, Kind, Op, Request, Result};
 
@@ -9,7 +9,7 @@ use crate::notes;
 use crate::rows::NO_TIME;
 
 impl Batch {
-    /// Checks that arrivals never go back, from `last` on, which moves along.
+    /// Checks that arrivals do not decrease, also from `last`, the last arrival before the batch; updates `last`.
     pub(crate) fn check_order(&self, last: &mut i64) -> Result<()> {
         let mut before = *last;
         let mut sorted = true;
@@ -26,10 +26,10 @@ impl Batch {
             .hint("sort the rows by `arrival_ns`"))
     }
 
-    /// The first row that is no request, counted from 0: one without data, with a time before an earlier one or far from all
-    /// others, or with notes of another one.
+    /// The first row that is not a valid request, counted from 0, with its fault: no data, times in the wrong order, a time
+    /// more than [`FARTHEST_NS`] from 0, or notes that do not fit.
     pub(crate) fn first_fault(&self) -> Option<(usize, Error)> {
-        // Fast path over whole columns, without branches. A missing time is less than any.
+        // Fast path over whole columns, without branches. A missing time is less than any other.
         #[allow(clippy::needless_bitwise_bool, reason = "without branches it is done many rows at a time")]
         let goes_back = |earlier: &[i64], later: &[i64]| {
             earlier.iter().zip(later).fold(false, |bad, (a, b)| bad | ((*b < *a) & (*b != NO_TIME)))
@@ -39,7 +39,7 @@ impl Batch {
         let flush = Op::Flush as u8;
         let empty =
             self.sectors.iter().zip(self.op.iter()).any(|(sectors, op)| *sectors == 0 && *op != flush);
-        // A missing time is none that is far.
+        // A missing time is not far.
         #[allow(clippy::needless_bitwise_bool, reason = "as above")]
         let is_far = |time: &i64| (time.unsigned_abs() > FARTHEST_NS) & (*time != NO_TIME);
         let far = times.iter().any(|times| times.iter().fold(false, |far, time| far | is_far(time)))
@@ -50,7 +50,7 @@ impl Batch {
         (0..self.len()).find_map(|row| Some((row, self.fault(row)?)))
     }
 
-    /// The rows that are requests.
+    /// The batch without the rows that are not valid requests.
     pub(crate) fn sound(self) -> Batch {
         let rows: Vec<_> = (0..self.len()).filter(|row| self.fault(*row).is_none()).collect();
         self.chosen(&rows)
@@ -62,7 +62,7 @@ impl Batch {
     }
 }
 
-/// The faults of a row.
+/// The first fault of a row, except those of its notes.
 fn fault(request: &Request) -> Option<Error> {
     if request.sectors == 0 && request.op != Op::Flush {
         return Some(Error::new(Kind::Value, "is a request without data").of_field(

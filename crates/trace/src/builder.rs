@@ -10,7 +10,7 @@ use crate::names::Names;
 use crate::notes::{Notes, fault};
 use crate::rows::{NO_NAME, NO_PID, NO_TIME, Rows};
 
-/// Appends to a column that stays empty until its first value; `rows` is the length before this one.
+/// Appends to a column that stays empty until its first value; `rows` is the number of rows before this one.
 #[inline]
 fn push<T: Copy>(column: &mut Vec<T>, rows: usize, value: Option<T>, none: T) {
     if value.is_some() && column.is_empty() {
@@ -31,7 +31,7 @@ fn extend<T: Copy>(
     none: T,
 ) {
     if column.is_empty() {
-        // To the end, without a branch for each.
+        // The fold has no branch per request.
         if !requests.iter().fold(false, |any, request| any | value(request).is_some()) {
             return;
         }
@@ -55,14 +55,14 @@ macro_rules! builder {
         pub struct BatchBuilder {
             $($field: Vec<$type>,)*
             $($some: Vec<$some_type>,)*
-            /// `None` until the first note, but where the trace is known to have notes.
+            /// `None` until the first note, unless the trace is known to have notes.
             notes: Option<Notes>,
             /// Whether the trace has notes.
             noted: bool,
         }
 
         impl BatchBuilder {
-            /// Adds a request. Names must come from the tables later given to [`BatchBuilder::finish`].
+            /// Adds a request. Its name ids must be of the tables that are later passed to [`BatchBuilder::finish`].
             #[inline]
             pub fn push(&mut self, request: &Request) {
                 let rows = self.len();
@@ -83,13 +83,13 @@ macro_rules! builder {
                 $(self.$field.extend(requests.iter().map(|$request| $value));)*
             }
 
-            /// The requests from row `from` on.
+            /// The rows from `from` to the end.
             pub(crate) fn rows(&self, from: usize) -> Rows<'_> {
                 Rows { $($field: since(&self.$field, from),)* $($some: since(&self.$some, from),)* }
             }
 
-            /// Takes the collected requests and starts anew. An optional column is filled up with missing values when its
-            /// first value arrives.
+            /// Returns the collected requests as a batch and empties the builder. An optional column is filled up with missing
+            /// values when its first value arrives.
             #[must_use]
             pub fn finish(&mut self, processes: &Arc<Names>, devices: &Arc<Names>) -> Batch {
                 // Capacity for a batch of the same length and columns.
@@ -116,12 +116,12 @@ macro_rules! builder {
 each_column!(builder);
 
 impl BatchBuilder {
-    /// For a trace with block notes, where `noted`: each batch then says so, even one whose requests have none.
+    /// An empty builder. If `noted`, the trace has block notes, and each batch is marked so, even if its requests have none.
     pub fn of_noted(noted: bool) -> Self {
         Self { notes: noted.then(Notes::default), noted, ..Self::default() }
     }
 
-    /// Adds a request with what its blocks are. The notes cover it from its first sector on; empty if that is not known.
+    /// Adds a request with its block notes. They cover it from its first sector on; empty if they are not known.
     #[inline]
     pub fn push_noted(&mut self, request: &Request, notes: &[BlockNote]) {
         debug_assert!(fault(request, notes).is_none(), "{notes:?} are no notes of {request:?}");
@@ -132,12 +132,12 @@ impl BatchBuilder {
         self.push(request);
     }
 
-    /// Requests so far.
+    /// Number of requests so far.
     pub fn len(&self) -> usize {
         self.arrival.len()
     }
 
-    /// True without requests.
+    /// True if there are no requests.
     pub fn is_empty(&self) -> bool {
         self.arrival.is_empty()
     }

@@ -1,5 +1,4 @@
-//! The columns of a trace: names, units and meaning, in one list that the Parquet schema, the CSV formats and the
-//! reference pages are made from.
+//! The columns of a trace: names, units and meaning. The Parquet schema, the CSV formats and the reference pages use this list.
 
 use arrow_schema::DataType;
 
@@ -9,11 +8,11 @@ use arrow_schema::DataType;
 pub enum Column {
     /// Time of generation.
     Arrival,
-    /// Time the driver fetched it.
+    /// Time at which the driver fetched the request.
     Start,
     /// Time of submission.
     Issue,
-    /// Time at which the driver saw the end of its command.
+    /// Time at which the driver saw the command end.
     Served,
     /// Time of completion.
     Complete,
@@ -31,15 +30,15 @@ pub enum Column {
     Process,
     /// Device name.
     Device,
-    /// The block notes of a write: an entry for each of them, as in the columns below.
+    /// Role of each block note of a write. This and the columns below have an entry for each note.
     Role,
-    /// Length of each.
+    /// Length of each note.
     RoleSectors,
-    /// Home of each logged block.
+    /// First sector of the home of each logged block.
     HomeSector,
-    /// Sectors of each that differ.
+    /// Number of changed sectors of each note.
     ChangedSectors,
-    /// Transaction of each.
+    /// Transaction of each note.
     Transaction,
 }
 
@@ -88,20 +87,20 @@ impl Column {
         }
     }
 
-    /// The column of this name.
+    /// The column of this name; `None` if there is none.
     pub fn by_name(name: &str) -> Option<Column> {
         Column::ALL.into_iter().find(|column| column.name() == name)
     }
 
-    /// Whether a request may lack it. A file without such a column is read as if all were missing.
+    /// Whether a request may have no value in it. A file without an optional column is read as if all values were missing.
     pub const fn optional(self) -> bool {
         !matches!(self, Column::Arrival | Column::Sector | Column::Sectors | Column::Op)
     }
 
-    /// Those that a request has whether or not it has block notes.
+    /// The columns of requests, without those of block notes.
     pub const OF_REQUEST: &[Column] = Column::ALL.split_at(Column::Role as usize).0;
 
-    /// Those that a request may lack.
+    /// All optional columns.
     pub const ALL_OPTIONAL: [Column; 13] = [
         Column::Start,
         Column::Issue,
@@ -118,13 +117,14 @@ impl Column {
         Column::Transaction,
     ];
 
-    /// Those that a recording of the kernel's events gives: all that a request may lack, but its block notes.
+    /// The optional columns that a recording of kernel events can fill: all except those of block notes.
     pub const OF_EVENTS: &[Column] = Column::ALL_OPTIONAL.split_at(8).0;
 
-    /// Those of block notes: in each a list with an entry for each note of a request. A trace without notes has none of them.
+    /// The columns of block notes. Each value is a list with an entry for each note of the request. A trace without notes has
+    /// none of these columns.
     pub const OF_NOTES: &[Column] = Column::ALL.split_at(Column::Role as usize).1;
 
-    /// Whether it is of [`Column::OF_NOTES`].
+    /// Whether it is one of [`Column::OF_NOTES`].
     pub const fn of_notes(self) -> bool {
         self as usize >= Column::Role as usize
     }
@@ -211,9 +211,9 @@ impl Column {
     }
 }
 
-/// Hands every column of a batch to the macro `$then`: its field, the type of its values, its value in a request, and
-/// what makes that of a value again. A column of the second list may be absent; a value that is missing in it has the
-/// constant named there.
+/// Passes every column of a batch to the macro `$then`: its field, the type of its values, the expression that reads the value
+/// from a request, and the function that converts it back. A column of the second list may be absent; its constant stands for a
+/// missing value.
 macro_rules! each_column {
     ($then:ident) => {
         $then! {

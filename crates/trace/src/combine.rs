@@ -1,4 +1,4 @@
-//! Several traces as one: their requests interleaved on one clock, and replayed again if asked.
+//! Combines several traces into one: their requests are interleaved on one clock, and repeated if asked.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -22,25 +22,26 @@ pub struct TraceInput {
     pub path: PathBuf,
     /// How to read it.
     pub options: ReadOptions,
-    /// When its first request comes on the common clock.
+    /// Arrival of its first request on the common clock.
     pub start_offset: Nanos,
 }
 
-/// Interleaves traces as if all had started together, at time 0 (or at their offsets); equal arrivals keep the order of
-/// the traces. A single trace, read once, passes through as it is. Each trace is read ahead in a thread of its own.
+/// Interleaves traces as if all had started together, at time 0 (or at their offsets); equal arrivals keep the order of the
+/// traces. A single trace that is read once is not changed. Each trace is read ahead in a thread of its own.
 ///
-/// Addresses stay as they are: traces of the same device share it. Service times are those that each trace had alone.
+/// Addresses are not changed: traces of the same device share its addresses. Service times are not changed either, although
+/// each trace had the device for itself.
 pub struct Combiner {
     inputs: Vec<TraceInput>,
     streams: Vec<Stream>,
     processes: GrowingNames,
     devices: GrowingNames,
     builder: BatchBuilder,
-    /// True for one trace, read once, without an offset.
+    /// True for one trace that is read once, without an offset.
     plain: bool,
-    /// True for parts of one trace, which keep their distance in time.
+    /// True if the inputs are parts of one trace, which keep their distances in time.
     in_parts: bool,
-    /// Passes still to come.
+    /// Passes that remain after this one.
     passes: u32,
     /// Added to the times of this pass.
     shift: Nanos,
@@ -50,23 +51,23 @@ pub struct Combiner {
     earlier: Ledger,
 }
 
-/// A trace and the place in it.
+/// A trace and the position in it.
 struct Stream {
     reader: ReadAhead,
     batch: Option<Batch>,
     row: usize,
     /// The next request, on the clock of the pass; `None` at the end.
     head: Option<Request>,
-    /// Taken off the trace's times; known from its first request on.
+    /// Subtracted from the trace's times; known once the first request was read.
     origin: Nanos,
-    /// Our ids of the names of the current batch.
+    /// The combined trace's ids of the names of the current batch.
     processes: Vec<NameId>,
     devices: Vec<NameId>,
 }
 
 impl Combiner {
-    /// Opens the inputs, to be read `passes` times one after the other (at least once). A pass begins one mean
-    /// inter-arrival time after the last request of the one before.
+    /// Opens the inputs. All of them are read `passes` times (at least once). A pass begins one mean inter-arrival time after
+    /// the last request of the previous one.
     ///
     /// # Errors
     /// [`Kind::Config`] without an input; otherwise as [`crate::TraceReader::open`] and [`crate::TraceReader::next_batch`].
@@ -98,7 +99,7 @@ impl Combiner {
     /// Refuses inputs of several devices from now on, as [`ReadOptions::one_device`] does.
     ///
     /// # Errors
-    /// As [`Combiner::open`]: where reading has started already, it starts anew.
+    /// As [`Combiner::open`]: if reading has started already, the inputs are opened again.
     pub fn require_one_device(&mut self) -> Result<()> {
         self.inputs.iter_mut().for_each(|input| input.options.one_device = true);
         if !self.streams.iter_mut().all(|stream| stream.reader.require_one_device()) {
@@ -107,7 +108,7 @@ impl Combiner {
         Ok(())
     }
 
-    /// Devices with their requests in this pass so far, most first.
+    /// Devices with their numbers of requests in this pass so far, the largest number first.
     pub fn devices(&self) -> Vec<(String, u64)> {
         let mut all: BTreeMap<&str, u64> = BTreeMap::new();
         let devices = self.streams.iter().flat_map(|stream| stream.reader.devices());
@@ -122,7 +123,7 @@ impl Combiner {
         &self.inputs
     }
 
-    /// Opens every input at its beginning.
+    /// Opens every input from its beginning.
     fn open_streams(&mut self) -> Result<()> {
         self.streams.clear();
         for input in &self.inputs {
@@ -141,7 +142,7 @@ impl Combiner {
             }
             self.streams.push(stream);
         }
-        // Parts of one trace that are moved against each other are traces of their own.
+        // Parts of one trace with start offsets are treated as separate traces.
         let moved = self.inputs.iter().any(|input| input.start_offset != Nanos::ZERO);
         self.in_parts = !moved && are_parts(&self.streams);
         if self.in_parts {
@@ -200,7 +201,7 @@ impl Combiner {
         if let ([first, ..], true) = (self.streams.as_slice(), self.in_parts) {
             let mut whole = first.reader.ledger().clone();
             whole.kept = self.streams.iter().map(|stream| stream.reader.ledger().kept).sum();
-            // Judged while the rows of each part are read.
+            // Re-issues are found while the rows of each part are read, so each part has its own count.
             whole.reissued = self.streams.iter().map(|stream| stream.reader.ledger().reissued).sum();
             all.add(&whole);
             return all;
@@ -209,7 +210,7 @@ impl Combiner {
         all
     }
 
-    /// Names all sources.
+    /// The header of the combined trace, which names all sources.
     pub fn header(&self) -> Header {
         let headers: Vec<Header> = self.streams.iter().map(|stream| stream.reader.header().clone()).collect();
         if let ([only], true) = (headers.as_slice(), self.plain) {
@@ -244,7 +245,7 @@ impl Combiner {
             clock_jumps: None,
             reissue_window,
             block_notes: headers.iter().find_map(|header| header.block_notes.clone()),
-            // Each trace's own says nothing about all of them together.
+            // The activity of each trace alone does not describe the combined trace.
             activity: None,
             registers: headers[0]
                 .registers
@@ -253,7 +254,7 @@ impl Combiner {
         }
     }
 
-    /// When each trace begins, for people.
+    /// The start offsets of the traces, as text.
     fn offsets(&self) -> String {
         let seconds: Vec<_> =
             self.inputs.iter().map(|input| format!("{} s", input.start_offset.0 as f64 / 1e9)).collect();
@@ -268,20 +269,20 @@ impl Combiner {
         }
     }
 
-    /// The format of each file, and how it was found out.
+    /// The format of each file, and how it was recognised.
     pub fn recognised(&self) -> impl Iterator<Item = Recognised> {
         self.streams.iter().map(|stream| stream.reader.recognised())
     }
 
-    /// How far reading has come over all files in this pass.
+    /// Progress in this pass, over all files.
     pub fn progress(&self) -> Progress {
         let parts = || self.streams.iter().map(|stream| stream.reader.progress());
         Progress { done: parts().map(|part| part.done).sum(), total: parts().map(|part| part.total).sum() }
     }
 }
 
-/// Whether these are parts of one trace: each says that it is a part, of a trace with the same number of requests and of the same
-/// origin.
+/// Whether these are parts of one trace: each states that it is a part, and the number of requests of the whole trace, its
+/// source, format and clock are the same.
 fn are_parts(streams: &[Stream]) -> bool {
     let [first, others @ ..] = streams else { return false };
     let origin = |stream: &Stream| {
@@ -293,8 +294,8 @@ fn are_parts(streams: &[Stream]) -> bool {
     whole.0.is_some() && !others.is_empty() && others.iter().all(|other| origin(other) == whole)
 }
 
-/// The inputs without further files of a recording that an earlier one already stands for: each reads all of them. A file that is
-/// named twice is meant twice.
+/// Leaves out inputs that are further files of the recording of an earlier input, which reads all files of its recording. A
+/// file that is named twice stays twice.
 fn one_per_recording(inputs: Vec<TraceInput>) -> Vec<TraceInput> {
     let mut kept: Vec<(TraceInput, Vec<PathBuf>)> = Vec::with_capacity(inputs.len());
     for input in inputs {
@@ -310,7 +311,7 @@ fn one_per_recording(inputs: Vec<TraceInput>) -> Vec<TraceInput> {
 }
 
 impl Stream {
-    /// Goes to the next request.
+    /// Advances to the next request.
     fn advance(&mut self, processes: &mut GrowingNames, devices: &mut GrowingNames) -> Result<()> {
         self.row += 1;
         while self.batch.as_ref().is_none_or(|batch| self.row >= batch.len()) {
@@ -338,14 +339,14 @@ impl Stream {
     }
 }
 
-/// Our ids for a growing table of names.
+/// Adds the new names of `theirs` to `ours`, and their ids in `ours` to `ids`.
 fn translate(theirs: &Names, ours: &mut GrowingNames, ids: &mut Vec<NameId>) {
     for name in theirs.from(ids.len()) {
         ids.push(ours.intern(name));
     }
 }
 
-/// The request with times counted from `origin`.
+/// The request with its times relative to `origin`.
 fn since(request: &Request, origin: Nanos) -> Request {
     let shift = |time: Nanos| Nanos(time.0.saturating_sub(origin.0));
     Request {

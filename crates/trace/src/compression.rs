@@ -1,11 +1,11 @@
-//! Compression of an output, by the ending of its name.
+//! Compression of an output, chosen by the extension of its name.
 
 use std::io::{self, Write};
 
 use flate2::write::GzEncoder;
 use liblzma::write::XzEncoder;
 
-/// Effort of xz, as its command has it.
+/// Compression level of xz; the default of the `xz` command.
 const XZ_LEVEL: u32 = 6;
 
 /// How an output is compressed.
@@ -20,11 +20,11 @@ pub enum Compression {
 }
 
 impl Compression {
-    /// Endings of names, without the dot; those of one compression stand together, the usual one first.
+    /// Extensions of file names, without the dot. Those of one compression are adjacent, the usual one first.
     pub const ENDINGS: [(&'static str, Compression); 4] =
         [("gz", Self::Gzip), ("zst", Self::Zstd), ("zstd", Self::Zstd), ("xz", Self::Xz)];
 
-    /// The compression that a name ends in, and the name without that ending.
+    /// The name without an extension of a compression, and this compression; `None` if it has no such extension.
     pub fn split(name: &str) -> (&str, Option<Compression>) {
         let ended = name.rsplit_once('.').and_then(|(rest, ending)| {
             let ending = ending.to_ascii_lowercase();
@@ -37,7 +37,7 @@ impl Compression {
     }
 }
 
-/// Compresses what is written to it, or passes it on.
+/// A writer that compresses, or writes the bytes unchanged.
 pub(crate) enum Encoder<W: Write> {
     Plain(W),
     Gzip(GzEncoder<W>),
@@ -46,7 +46,7 @@ pub(crate) enum Encoder<W: Write> {
 }
 
 impl<W: Write> Encoder<W> {
-    /// Starts compressing into `out`. The same bytes give the same output: no time or name is stored.
+    /// Starts compressing into `out`. The same input always results in the same output: no time or name is stored.
     pub(crate) fn new(out: W, compression: Option<Compression>) -> io::Result<Self> {
         Ok(match compression {
             None => Self::Plain(out),
@@ -56,7 +56,7 @@ impl<W: Write> Encoder<W> {
         })
     }
 
-    /// Ends the compressed stream and gives back what it was written to.
+    /// Ends the compressed stream and returns the inner writer.
     pub(crate) fn finish(self) -> io::Result<W> {
         match self {
             Self::Plain(out) => Ok(out),

@@ -1,4 +1,4 @@
-//! The cause where a trace holds no request: what it holds instead, and what to record.
+//! The error for a trace without requests: what the trace contains instead, and what to record.
 
 use emmclab_base::{Error, Kind};
 
@@ -8,16 +8,16 @@ use crate::ledger::Ledger;
 use crate::pairing::EventKind;
 use crate::tally::Tally;
 
-/// Names of other events that a message lists.
+/// Maximum number of event names in a message, unless more of them are of storage.
 const MOST_LISTED: usize = 5;
 
-/// How a recorder names the two events that make a request, and how it is told to record them.
+/// The names by which a recorder knows the two events of a request, and how to record them.
 struct Vocabulary {
     issue: &'static str,
     complete: &'static str,
-    /// The cure where none of the two was recorded.
+    /// The hint if neither of the two was recorded.
     record: &'static str,
-    /// The cure where one of the two was recorded.
+    /// The hint if only one of the two was recorded.
     add: &'static str,
 }
 
@@ -50,7 +50,7 @@ const ACTIONS: Vocabulary = Vocabulary {
           hold all of its lines",
 };
 
-/// The error of a trace of which no request is left. `lenient` says whether bad records were to be skipped.
+/// The error for a trace of which no request is left. `lenient` is whether bad records are skipped.
 pub(crate) fn no_request(tally: &Tally, ledger: &Ledger, header: &Header, lenient: bool) -> Error {
     let error = |text: String| Error::new(Kind::Empty, text);
     if ledger.filtered > 0 {
@@ -94,7 +94,7 @@ pub(crate) fn no_request(tally: &Tally, ledger: &Ledger, header: &Header, lenien
     error(format!("the trace holds no request, but {}{commands}", list(tally, &vocabulary))).hint(cure)
 }
 
-/// What is known of the commands of the drivers, after a semicolon; `None` if there are none.
+/// The recorded commands of the drivers as text that begins with a semicolon; `None` if there are none.
 fn commands(header: &Header) -> Option<String> {
     let activity = Activity::from_json(header.activity.as_deref()?)?;
     let hosts = activity.hosts.iter().filter(|host| !host.commands.is_empty()).map(|host| {
@@ -113,7 +113,7 @@ fn is_letter(name: &str) -> bool {
     name.len() == 1 && name.bytes().all(|byte| byte.is_ascii_alphabetic())
 }
 
-/// The cure where issues and completions were recorded, but none belongs to another.
+/// The hint if issues and completions were recorded, but no issue matches a completion.
 fn unmatched(ledger: &Ledger) -> String {
     let cure = "no completion belongs to a request that was issued in this recording: record for longer";
     if ledger.lost > 0 {
@@ -122,7 +122,7 @@ fn unmatched(ledger: &Ledger) -> String {
     format!("{cure}, and all events of the block layer")
 }
 
-/// Whether the event tells of requests, or of the commands of a storage device.
+/// Whether the event is about requests or commands of a storage device.
 fn is_of_storage(name: &str) -> bool {
     is_letter(name)
         || EventKind::of_event(name.as_bytes()).is_some()
@@ -131,7 +131,7 @@ fn is_of_storage(name: &str) -> bool {
         || name.starts_with("f2fs_iostat")
 }
 
-/// Events with their counts, those of storage in front, and the two that are needed where they are missing.
+/// Lists events with their counts, those of storage first, and then those of the two needed events that are missing.
 fn list(tally: &Tally, vocabulary: &Vocabulary) -> String {
     let (mut first, others): (Vec<_>, Vec<_>) =
         tally.counts().iter().partition::<Vec<_>, _>(|(name, _)| is_of_storage(name));

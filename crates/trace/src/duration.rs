@@ -1,8 +1,8 @@
-//! Lengths of time as a user writes them.
+//! Parses durations as a user writes them.
 
 use emmclab_base::Nanos;
 
-/// Units with their seconds.
+/// Units with their length in seconds.
 const UNITS: [(&str, f64); 9] = [
     ("", 1.0),
     ("ns", 1e-9),
@@ -14,10 +14,11 @@ const UNITS: [(&str, f64); 9] = [
     ("h", 3_600.0),
     ("d", 86_400.0),
 ];
-/// Some 30 years; more is a slip.
+/// About 30 years; a longer duration is probably a mistake.
 const LONGEST_S: f64 = 1e9;
 
-/// `90s`, `500ms`, `1.5h`, or several in a row as `2m30s`; a bare number is seconds. `None` if it is no length.
+/// Parses a duration: `90s`, `500ms`, `1.5h`, or several in a row as in `2m30s`; a number alone is in seconds. `None` if it is
+/// not a duration or longer than 1e9 s.
 pub(crate) fn parse_duration(text: &str) -> Option<Nanos> {
     let mut rest = text;
     let mut seconds = 0.0;
@@ -26,7 +27,7 @@ pub(crate) fn parse_duration(text: &str) -> Option<Nanos> {
         let (number, behind) = rest.split_at(number);
         let unit = behind.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(behind.len());
         let (unit, behind) = behind.split_at(unit);
-        // A bare number is the only one.
+        // A number without a unit must be the whole text.
         let one_of_many = unit.is_empty() && number.len() < text.len();
         let (_, factor) = UNITS.iter().find(|(name, _)| *name == unit && !one_of_many)?;
         let number: f64 = number.parse().ok().filter(|number: &f64| *number >= 0.0)?;

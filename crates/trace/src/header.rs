@@ -1,10 +1,10 @@
-//! Where a trace comes from, and the format that its file has.
+//! The origin of a trace, and the format of its file.
 
 use serde::{Deserialize, Serialize};
 
 use crate::clock::ClockJumps;
 
-/// Where a trace comes from; stored with it.
+/// The origin of a trace; stored in its file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Header {
@@ -12,26 +12,27 @@ pub struct Header {
     pub source: String,
     /// Name of the format it was first read from.
     pub format: String,
-    /// How that format was recognised: by `content`, or because `--format` or `--columns` said so.
+    /// How that format was recognised: by `content`, or because of `--format` or `--columns`.
     pub recognised: Option<String>,
-    /// The device, where the whole trace is of one.
+    /// The device, if the whole trace is of one device.
     pub device: Option<String>,
     /// The meaning of time 0: `unix`, `monotonic` or `relative`.
     pub clock: String,
-    /// Anything else worth knowing, as the recorder gave it.
+    /// Any other information from the recorder.
     pub note: Option<String>,
     /// Clock jumps or pauses of the recording, as JSON of [`crate::ClockJumps`]; `None` if there are none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub clock_jumps: Option<String>,
-    /// When a request may be issued again, as `0ms-100ms`, where reading was told so; `None` for the usual window.
+    /// The time range in which a request may be issued again, as `0ms-100ms`, if `--reissue-window` was given; `None` for the
+    /// default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reissue_window: Option<String>,
-    /// The file system whose roles the block notes of the requests name (`ext4`); `None` in a trace without notes.
+    /// The file system whose roles the block notes use (`ext4`); `None` in a trace without notes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub block_notes: Option<String>,
-    /// The activity recorded beside the requests (commands of the driver, waits for durability), as JSON.
+    /// The activity that was recorded with the requests (commands of the driver, waits for durability), as JSON.
     pub activity: Option<String>,
-    /// What the recorded devices say of themselves (files of registers by device, and what could not be read), as JSON.
+    /// The registers of the recorded devices, as JSON: files of registers by device, and what could not be read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub registers: Option<String>,
 }
@@ -46,7 +47,7 @@ impl Header {
     }
 }
 
-/// The format that a file is read as.
+/// The format as which a file is read, and how it was recognised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Recognised {
     /// Its name.

@@ -1,10 +1,10 @@
-//! The counts of everything that was read or recorded.
+//! Counts of the records that were read or recorded.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// A count; `None` if the input does not tell.
+/// A count; `None` if the input does not state it.
 trait Count: Copy {
     fn value(self) -> Option<u64>;
     fn plus(self, other: Self) -> Self;
@@ -40,12 +40,12 @@ macro_rules! ledger {
         }
 
         impl Ledger {
-            /// Field, label and value, in the order of declaration; `None` if the input does not tell.
+            /// Field, label and value of each count, in the order of declaration; `None` if the input does not state it.
             pub fn entries(&self) -> Vec<(&'static str, &'static str, Option<u64>)> {
                 vec![$((stringify!($field), $label, self.$field.value()),)*]
             }
 
-            /// Adds the counts of a trace read beside this one.
+            /// Adds the counts of another trace.
             pub fn add(&mut self, other: &Ledger) {
                 $(self.$field = self.$field.plus(other.$field);)*
             }
@@ -56,57 +56,57 @@ macro_rules! ledger {
 ledger! {
     /// Records (lines, rows or events) in the input.
     seen: u64, "seen";
-    /// Requests for which arrival and completion events were brought together.
+    /// Requests whose arrival and completion events were matched.
     paired: u64, "paired";
     /// Requests in the trace.
     kept: u64, "kept";
-    /// Bad records left out under `--lenient`, or records of a kind that is no request.
+    /// Bad records that were left out with `--lenient`, or records that are not requests.
     skipped: u64, "skipped";
-    /// Lines of other origin around the trace, such as the output of a benchmark.
+    /// Lines in the file that are not of the trace, such as the output of a benchmark.
     foreign: u64, "foreign lines";
     /// Lines of call stacks below events.
     stack_lines: u64, "lines of call stacks";
-    /// Lines that a mail program or a page had broken off the line before, and that were joined to it.
+    /// Lines that a mail program or a web page had split from the previous line, and that were joined to it again.
     joined: u64, "broken lines joined";
     /// Requests that the block layer split.
     split: u64, "split";
     /// Requests that were merged into another.
     merged: u64, "merged";
-    /// Requests that the driver gave back and issued again.
+    /// Requests that the driver returned to the block layer, which issued them again.
     requeued: u64, "requeued";
-    /// Requests that stood before one that arrived earlier, and were put in order of arrival.
+    /// Requests that were out of order in the file, and were sorted by arrival.
     reordered: u64, "reordered";
-    /// Places where the clock jumps, or the recording paused.
+    /// Jumps of the clock, or pauses of the recording.
     clock_jumps: u64, "clock jumps or pauses";
-    /// Those that were taken out under `--mend-clock`.
+    /// Of these, those that were removed with `--mend-clock`.
     mended_jumps: u64, "of them mended";
     /// Requests that are suspected to be issued a second time; `None` if neither processes nor completions are recorded.
     reissued: Option<u64>, "suspected re-issues";
-    /// Those that were dropped under `--drop-reissued`.
+    /// Of these, those that were dropped with `--drop-reissued`.
     dropped_reissues: u64, "of them dropped";
-    /// Requests left out under `--only`.
+    /// Requests that were left out with `--only`.
     filtered: u64, "left out by --only";
-    /// Requests left out before, when the file was made: it holds their number.
+    /// Requests that were left out when the file was made; the file states their number.
     filtered_before: u64, "left out when the file was made";
-    /// Requests whose block notes were left out under `--mend-clock`.
+    /// Requests whose block notes were left out with `--mend-clock`.
     notes_left_out: u64, "without their block notes";
-    /// Packed-command header blocks taken off a request's size.
+    /// Packed-command header blocks that were subtracted from the size of a request.
     headers_stripped: u64, "headers stripped";
     /// Requests that did not begin and end at a sector of 512 bytes, and were rounded.
     rounded: u64, "rounded to sectors";
     /// Requests that could be matched in more than one way.
     ambiguous: u64, "ambiguous";
-    /// Requests that were not queued on the record, though others were: their arrival is their issue.
+    /// Requests without a recorded queue event, although others have one: their issue time is used as arrival.
     unqueued: u64, "with their issue as arrival";
-    /// Requests of which only the completion was recorded: its time is their arrival.
+    /// Requests of which only the completion was recorded: its time is used as arrival.
     from_completion: u64, "with their completion as arrival";
     /// Requests that ended with an error.
     failed: u64, "failed";
     /// Requests without a completion, or completions without a request, at the edges of a recording.
     unpaired: u64, "unpaired";
-    /// Records that the recorder says it lost.
+    /// Records that the recorder reported as lost.
     lost: u64, "lost";
-    /// Requests whose address was wrapped into a smaller device. The key is older than the word.
+    /// Requests whose address was wrapped into a smaller device. The field keeps its old name because files contain it.
     folded: u64, "wrapped";
 }
 

@@ -1,8 +1,8 @@
 //! Columnar traces, the ledger, and one reader and writer per trace format.
 //!
-//! A trace is a stream of [`Batch`]es in order of arrival. [`TraceReader`] opens a file of any known format and
-//! yields batches in bounded memory; [`TraceWriter`] writes them. Requests that a reader dropped, split, merged or
-//! reordered are counted in a [`Ledger`] that travels with the trace.
+//! A trace is a stream of [`Batch`]es in order of arrival. [`TraceReader`] opens a file of any known format and yields batches
+//! in bounded memory; [`TraceWriter`] writes them. Requests that a reader dropped, split, merged or reordered are counted in a
+//! [`Ledger`] that is stored with the trace.
 
 mod ahead;
 mod arrow_batch;

@@ -29,7 +29,7 @@ impl<T> Merge<T> {
         self.pending.push((time, event));
     }
 
-    /// Notes that a CPU whose last event was at `latest` has more to read in this round.
+    /// Notes that a CPU whose last event was at `latest` has more events that were not read in this round.
     pub fn not_emptied(&mut self, latest: u64) {
         self.behind = self.behind.min(latest);
     }

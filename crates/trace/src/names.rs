@@ -6,13 +6,13 @@ use std::sync::{Arc, OnceLock};
 use arrow_array::StringArray;
 use emmclab_base::NameId;
 
-/// Names in a part of the table that clones share.
+/// Number of names in a part of the table; clones share full parts.
 const PART: usize = 1 << 10;
 
-/// A growing table of distinct names. Ids are handed out in order of first appearance and never change.
+/// A growing table of distinct names. Ids are assigned in order of first appearance and never change.
 ///
-/// A clone shares the names, so that each batch of a trace can keep the table as it was: its cost does not grow with the names but
-/// for one count in [`PART`]. Where it is asked for the id of a name, it makes an index of its own.
+/// A clone shares the names, so that each batch of a trace can keep the table as it was. A clone copies one pointer per
+/// [`PART`] names, and fewer than [`PART`] further ones. A clone builds its own index when it first looks up a name.
 #[derive(Debug, Default)]
 pub struct Names {
     full: Vec<Arc<[Arc<str>]>>,
@@ -45,13 +45,13 @@ impl Names {
         NameId(id)
     }
 
-    /// The id of `name`, where it is in the table.
+    /// The id of `name`; `None` if it is not in the table.
     pub fn id(&self, name: &str) -> Option<NameId> {
         let index = || self.parts().flatten().cloned().zip(0..).collect();
         self.ids.get_or_init(index).get(name).copied().map(NameId)
     }
 
-    /// The name with this id.
+    /// The name with this id; `None` if there is none.
     pub fn get(&self, id: NameId) -> Option<&str> {
         let (part, place) = (id.0 as usize / PART, id.0 as usize % PART);
         let part = match self.full.get(part) {
@@ -62,7 +62,7 @@ impl Names {
         part.get(place).map(AsRef::as_ref)
     }
 
-    /// How many names there are.
+    /// Number of names.
     pub fn len(&self) -> usize {
         self.full.len() * PART + self.last.len()
     }
@@ -77,14 +77,14 @@ impl Names {
         self.from(0)
     }
 
-    /// The names in order of id, from this place on.
+    /// The names in order of id, from the id `first` on.
     pub fn from(&self, first: usize) -> impl Iterator<Item = &str> {
         let (part, place) = (first / PART, first % PART);
         self.parts().skip(part).flatten().skip(place).map(AsRef::as_ref)
     }
 
-    /// Whether this table holds the names of an earlier one under the same ids, as one that was cloned and has grown does. False
-    /// also where equal names were interned again.
+    /// Whether this table has all names of `earlier` under the same ids because one is a clone of the other. False if equal
+    /// names were interned separately.
     pub fn continues(&self, earlier: &Self) -> bool {
         let tail = self.full.get(earlier.full.len()).map_or(self.last.as_slice(), AsRef::as_ref);
         self.full.len() >= earlier.full.len()
@@ -98,12 +98,12 @@ impl Names {
     }
 
     pub(crate) fn to_arrow(&self) -> StringArray {
-        // Arrow needs to know how many there are.
+        // Arrow needs to know the number of names.
         StringArray::from_iter_values(self.iter().collect::<Vec<_>>())
     }
 }
 
-/// A table that grows while batches keep it as it was.
+/// A table of names that grows, with shared snapshots for batches.
 #[derive(Debug, Default)]
 pub struct GrowingNames {
     names: Names,
@@ -111,7 +111,7 @@ pub struct GrowingNames {
 }
 
 impl GrowingNames {
-    /// As [`Names::intern`].
+    /// Adds a name, as [`Names::intern`].
     pub fn intern(&mut self, name: &str) -> NameId {
         self.names.intern(name)
     }
@@ -136,7 +136,7 @@ impl GrowingNames {
     }
 }
 
-/// A text in a fixed place, cut or filled with zeros.
+/// A text as an array of `N` bytes, truncated or padded with zeros.
 #[inline]
 pub fn fixed<const N: usize>(text: &[u8]) -> [u8; N] {
     let mut out = [0; N];
@@ -145,7 +145,7 @@ pub fn fixed<const N: usize>(text: &[u8]) -> [u8; N] {
     out
 }
 
-/// The text up to its filling.
+/// The text without the padding of [`fixed`], up to its first zero byte.
 #[inline]
 pub fn unfilled(text: &[u8]) -> &[u8] {
     text.iter().position(|byte| *byte == 0).map_or(text, |end| &text[..end])
@@ -156,7 +156,7 @@ pub fn device_label(major: u64, minor: u64) -> String {
     format!("{major},{minor}")
 }
 
-/// The same by its `dev_t` (major << 20 | minor).
+/// The kernel's name of a device, from its `dev_t` (major << 20 | minor).
 pub fn dev_t_label(device: u32) -> String {
     device_label(u64::from(device >> 20), u64::from(device & 0xf_ffff))
 }

@@ -1,13 +1,13 @@
-//! The block notes of a batch's writes, in one run of memory that goes with the batch.
+//! The block notes of a batch's writes, in one vector for the whole batch.
 
 use emmclab_base::{BlockNote, Error, Kind, Op, Request};
 
 use crate::columns::Column;
 
-/// The notes of the requests of a batch, one after the other.
+/// The block notes of all requests of a batch.
 #[derive(Debug, Default)]
 pub(crate) struct Notes {
-    /// Of each row the end of its notes; rows after the last one have none.
+    /// The end of each row's notes in `all`; rows after the last entry have no notes.
     ends: Vec<usize>,
     all: Vec<BlockNote>,
 }
@@ -21,25 +21,26 @@ impl Notes {
         &self.all[start..*end]
     }
 
-    /// Adds those of a row, which stands after all that have notes.
+    /// Adds the notes of a row; it must be after all rows that have notes.
     pub fn push(&mut self, row: usize, notes: &[BlockNote]) {
         self.ends.resize(row, self.all.len());
         self.all.extend_from_slice(notes);
         self.ends.push(self.all.len());
     }
 
-    /// All of them, in order of the rows.
+    /// The notes of all rows, in order of the rows.
     pub fn all(&self) -> &[BlockNote] {
         &self.all
     }
 
-    /// Rows with notes.
+    /// Number of rows with notes.
     pub fn rows(&self) -> usize {
         (0..self.ends.len()).filter(|row| !self.of(*row).is_empty()).count()
     }
 }
 
-/// The fault of notes that do not fit this request. Only writes have notes, and these cover the request without gaps.
+/// The error for notes that do not fit this request; `None` if they do. Only writes have notes, and these cover the request
+/// without gaps.
 pub(crate) fn fault(request: &Request, notes: &[BlockNote]) -> Option<Error> {
     let wrong = |column: Column, value: u64, what: &str| {
         let error = Error::new(Kind::Value, what);

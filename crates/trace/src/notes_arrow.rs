@@ -1,4 +1,4 @@
-//! Block notes as Arrow columns: in each a list for every request, with an entry for each of its notes.
+//! Block notes as Arrow columns. Each column has a list for every request, with an entry for each of its notes.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -20,10 +20,10 @@ use crate::notes::Notes;
 const MOST_CHANGED: u16 = 128;
 
 impl Notes {
-    /// The five columns, in the order of the schema, of a batch of this many rows.
+    /// Returns the five columns of block notes, in the order of the schema, for a batch of `rows` rows.
     ///
     /// # Errors
-    /// Never; Arrow's own check is passed on.
+    /// Never; an error of Arrow's own check is returned.
     pub fn to_arrow(&self, rows: usize) -> Result<[ArrayRef; 5]> {
         let lengths = || (0..rows).map(|row| self.of(row).len());
         let offsets = OffsetBuffer::from_lengths(lengths());
@@ -49,11 +49,12 @@ impl Notes {
         ])
     }
 
-    /// The notes in these columns, `None` if they are missing; `before` rows stand before these in the trace.
+    /// Reads the notes from these columns; `None` if the columns are missing. `before` is the number of rows of the trace
+    /// before them.
     ///
     /// # Errors
-    /// [`Kind::Syntax`] where a column is missing or of another type, [`Kind::Value`] where the lists of a row differ in
-    /// length or an entry is no note.
+    /// [`Kind::Syntax`] if a column is missing or of another type, [`Kind::Value`] if the lists of a row differ in length or an
+    /// entry is not a valid note.
     pub fn from_arrow(record: &RecordBatch, before: u64) -> Result<Option<Self>> {
         let roles = Roles::find(record)?;
         let sectors = Lists::<UInt32Type>::find(record, Column::RoleSectors, AsArray::as_primitive_opt)?;
@@ -122,7 +123,7 @@ fn no_entry(column: Column) -> Error {
         .hint("give each note a role and a length; only the other columns may lack an entry")
 }
 
-/// So many sectors. Which ones they were is not stored.
+/// A set of `count` sectors: the first ones, because the file does not store which sectors changed.
 fn changed_sectors(count: u16) -> Result<SectorSet> {
     if count > MOST_CHANGED {
         let error =
@@ -139,7 +140,8 @@ struct Lists<'a, T: ArrowPrimitiveType> {
 }
 
 impl<'a, T: ArrowPrimitiveType> Lists<'a, T> {
-    /// `None` if the column is missing; `numbers` are those of its values, where they have the type.
+    /// Finds the column; `None` if it is missing. `numbers` returns the values of the lists as numbers; `None` if they are of
+    /// another type.
     fn find(
         record: &'a RecordBatch,
         column: Column,
@@ -151,7 +153,7 @@ impl<'a, T: ArrowPrimitiveType> Lists<'a, T> {
         both.map(Some).ok_or_else(|| wrong_type(column.name(), array.data_type()))
     }
 
-    /// The places of the values in a row; none if the list is missing.
+    /// The range of a row's values; empty if the list is null.
     fn range(&self, row: usize) -> Range<usize> {
         if self.lists.is_null(row) {
             return 0..0;
@@ -160,7 +162,7 @@ impl<'a, T: ArrowPrimitiveType> Lists<'a, T> {
         offsets[row] as usize..offsets[row + 1] as usize
     }
 
-    /// The value in a place.
+    /// The value at an index; `None` if it is null.
     fn get(&self, at: usize) -> Option<T::Native> {
         self.values.is_valid(at).then(|| self.values.value(at))
     }
@@ -170,7 +172,7 @@ impl<'a, T: ArrowPrimitiveType> Lists<'a, T> {
 struct Roles<'a> {
     lists: Lists<'a, UInt8Type>,
     names: &'a StringArray,
-    /// `None` if the name is that of no role.
+    /// The role of each name; `None` if there is no such role.
     by_key: Vec<Option<Role>>,
 }
 
@@ -188,7 +190,7 @@ impl<'a> Roles<'a> {
         }))
     }
 
-    /// The role in a place.
+    /// The role at an index.
     fn get(&self, at: usize) -> Result<Role> {
         let key = usize::from(self.lists.get(at).ok_or_else(|| no_entry(Column::Role))?);
         self.by_key[key].ok_or_else(|| {

@@ -2,10 +2,10 @@
 
 use emmclab_base::Op;
 
-/// UNMAP, which tells its ranges in its data.
+/// UNMAP, whose ranges are in its data.
 pub(crate) const SCSI_UNMAP: u8 = 0x42;
 
-/// The operation of a SCSI command; `None` for one without data on the medium.
+/// The operation of a SCSI command; `None` if it does not access the data of the medium.
 pub(crate) fn scsi(code: u8) -> Option<Op> {
     Some(match code {
         // READ (6), (10), (12), (16).
@@ -14,13 +14,13 @@ pub(crate) fn scsi(code: u8) -> Option<Op> {
         0x0a | 0x2a | 0xaa | 0x8a | 0x2e | 0xae | 0x8e | 0x9c => Op::Write,
         // SYNCHRONIZE CACHE (10), (16).
         0x35 | 0x91 => Op::Flush,
-        // UNMAP; and WRITE SAME (10), (16), by which Linux discards on disks that prefer it, and writes zeroes.
+        // UNMAP, and WRITE SAME (10), (16), which Linux uses to write zeroes, and to discard on disks that prefer it.
         SCSI_UNMAP | 0x41 | 0x93 => Op::Discard,
         _ => return None,
     })
 }
 
-/// The operation of an NVM Express command.
+/// The operation of an NVM Express command; `None` for any other command.
 pub(crate) fn nvme(code: u8) -> Option<Op> {
     Some(match code {
         0x00 => Op::Flush,
@@ -32,10 +32,10 @@ pub(crate) fn nvme(code: u8) -> Option<Op> {
     })
 }
 
-/// The operation of an MMC command by its number.
+/// The operation of an MMC command, given its number; `None` for any other command.
 pub(crate) fn mmc(command: u8) -> Option<Op> {
     Some(match command {
-        // One block, several, and the execution of a queued task.
+        // Single block, multiple blocks, and the execution of a queued task.
         17 | 18 | 46 => Op::Read,
         24 | 25 | 47 => Op::Write,
         38 => Op::Discard,

@@ -1,4 +1,4 @@
-//! Opening a trace of any format as a stream of batches in order of arrival.
+//! Opens a trace of any format and reads it as a stream of batches in order of arrival.
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ use crate::source::{Extent, Progress, Source};
 /// Default size of the reorder window: requests that are held back to sort them by arrival.
 pub const REORDER_WINDOW: usize = 1 << 16;
 
-/// Requests put into columns at a time; few enough to stay in the first-level cache from column to column.
+/// Requests that are put into columns together; few enough to stay in the first-level cache from one column to the next.
 const CACHED_ROWS: usize = 256;
 
 /// A trace as a stream of batches in order of arrival, in bounded memory.
@@ -28,20 +28,20 @@ pub struct TraceReader {
     path: PathBuf,
     source: Box<dyn Source>,
     window: usize,
-    /// Buffer of the requests that the source gave last.
+    /// Buffer of the requests that were read last.
     read: Vec<Request>,
     /// Full batches that are held back, then the one being filled.
     full: VecDeque<Batch>,
     builder: BatchBuilder,
-    /// The arrival up to which these are in order; `None` if all of them are.
+    /// The arrival up to which the requests held back are in order; `None` if all of them are.
     in_order_to: Option<i64>,
     processes: Arc<Names>,
     devices: Arc<Names>,
     last_arrival: i64,
-    /// Arrival of the request that stood last in the file, to count descents.
+    /// Arrival of the last request read, in the order of the file, to count requests out of order.
     last_in_file: i64,
     ended: bool,
-    /// Whether a trace without a request is none: a part of one may be empty.
+    /// Whether a trace without requests is an error; a part of a trace may be empty.
     needs_requests: bool,
     lenient: bool,
     kept: u64,
@@ -52,28 +52,28 @@ pub struct TraceReader {
     screen: Screen,
 }
 
-/// The jumps of a trace's clock.
+/// Finds the jumps of a trace's clock, and removes them if asked.
 struct Clock {
-    /// In the order of arrival.
+    /// The gaps in the order of arrival.
     gaps: Gaps,
-    /// In the order of the file.
+    /// The jumps in the order of the file.
     file: FileClock,
     in_file_order: bool,
     mending: Option<Mending>,
 }
 
-/// Progress in taking jumps out.
+/// The state of `--mend-clock`.
 enum Mending {
-    /// They have to be found in a first pass over the file.
+    /// The jumps have to be found first, in a first pass over the file.
     Unplanned(Box<ReadOptions>),
     Planned(Box<Mender>),
 }
 
 impl TraceReader {
-    /// Opens `path`, finding its format and compression by content.
+    /// Opens `path` and recognises its format and compression by its content.
     ///
     /// # Errors
-    /// Where the file cannot be read, is empty, or is of no known format.
+    /// If the file cannot be read, is empty, or its format is unknown.
     pub fn open(path: &Path, options: &ReadOptions) -> Result<Self> {
         let formats::Opened { source, guard, recognised } =
             formats::open(path, options).map_err(|error| error.in_file(path))?;
@@ -87,7 +87,7 @@ impl TraceReader {
         Ok(Self::of_source(path, source, guard, recognised, options))
     }
 
-    /// A trace from a source that is open; `path` stands in errors.
+    /// A reader of an open source; `path` is named in errors.
     pub(crate) fn of_source(
         path: &Path,
         source: Box<dyn Source>,
@@ -151,11 +151,11 @@ impl TraceReader {
         Ok(batch)
     }
 
-    /// The next batch of which something is left.
+    /// The next batch of which requests are left after screening.
     fn next_screened(&mut self) -> Result<Option<Batch>> {
         while let Some(batch) = self.advance()? {
             let batch = self.screen.apply(batch);
-            // Of a trace that is refused the rest is read too, to list its devices.
+            // A trace that will be refused is read to its end, to list all its devices.
             if !batch.is_empty() && !self.screen.refuses() {
                 return Ok(Some(batch));
             }
@@ -166,12 +166,12 @@ impl TraceReader {
 
     fn advance(&mut self) -> Result<Option<Batch>> {
         if let Some(Mending::Unplanned(options)) = &self.clock.mending {
-            // The source at hand stays at its beginning.
+            // A second source is opened for the first pass, so that `self.source` stays at its beginning.
             let mut first_pass = formats::open(&self.path, options)?.source;
             let mender = Mender::find_jumps(&mut *first_pass)?;
             self.clock.mending = Some(Mending::Planned(Box::new(mender)));
         }
-        // Times that are to be shifted are read one by one.
+        // To shift times, requests have to be read one by one.
         let sorted = if self.clock.mending.is_none() { self.source.next_sorted() } else { None };
         if let Some(sorted) = sorted {
             let batch = sorted?;
@@ -200,7 +200,7 @@ impl TraceReader {
         Ok(Some(batch))
     }
 
-    /// The error of a request that arrived so long before others that are gone already.
+    /// The error for a request that arrived `behind` before a request that was already returned.
     #[cold]
     fn out_of_order(&mut self, behind: Nanos) -> Result<Error> {
         while self.clock.file.is_undecided() && !self.ended {
@@ -222,12 +222,12 @@ impl TraceReader {
         )))
     }
 
-    /// Requests held back.
+    /// Number of requests held back.
     fn held(&self) -> usize {
         self.full.len() * BATCH_ROWS + self.builder.len()
     }
 
-    /// Takes what the source gives next.
+    /// Reads the next requests of the source.
     fn read_on(&mut self) -> Result<()> {
         interrupt::check()?;
         let mut read = std::mem::take(&mut self.read);
@@ -246,7 +246,7 @@ impl TraceReader {
         if self.ended || self.full.len() > full { self.guard.check(self.ended) } else { Ok(()) }
     }
 
-    /// Puts requests into columns; `done` receives the first row of each group added.
+    /// Puts requests into columns, in groups; calls `done` after each group with the group's first row in the builder.
     fn hold(&mut self, mut requests: &[Request], done: impl Fn(&mut Self, usize)) {
         while !requests.is_empty() {
             let room = (BATCH_ROWS - self.builder.len()).min(CACHED_ROWS);
@@ -262,7 +262,7 @@ impl TraceReader {
         }
     }
 
-    /// Counts requests that arrived before their predecessor in the file, and sorts those just read among themselves.
+    /// Counts requests that arrived before their predecessor in the file, and sorts those that were just read.
     fn put_in_order(&mut self, read: &mut [Request]) {
         let ([first, ..], [.., last]) = (&*read, &*read) else { return };
         let mut back = 0;
@@ -272,7 +272,7 @@ impl TraceReader {
             back += u64::from(pair[1].arrival < pair[0].arrival);
             widest = widest.max(gap);
         }
-        // A mender has judged the order of the file already, and gives requests that strayed later.
+        // A mender has already checked the order of the file, and it returns stray requests later.
         if self.clock.in_file_order && self.clock.mending.is_none() {
             self.clock.file.see(read, back == 0, widest.unsigned_abs());
         }
@@ -287,7 +287,7 @@ impl TraceReader {
         }
     }
 
-    /// The batch that was being filled.
+    /// Returns the requests of the builder as a batch.
     fn freeze(&mut self) -> Batch {
         let (processes, devices) = self.source.names();
         refresh(&mut self.processes, processes);
@@ -295,7 +295,8 @@ impl TraceReader {
         self.builder.finish(&self.processes, &self.devices)
     }
 
-    /// Sorts the requests held back, which are in order up to this arrival; equal arrivals keep the order of the file.
+    /// Sorts the requests held back, which are in order up to this arrival. Requests with equal arrivals keep the order of the
+    /// file.
     fn sort_from(&mut self, arrival: i64) {
         let later = |batch: &Batch| batch.rows().arrival.iter().any(|other| *other > arrival);
         let first = self.full.iter().position(later).unwrap_or(self.full.len());
@@ -310,19 +311,19 @@ impl TraceReader {
         self.read = requests;
     }
 
-    /// Records seen, kept, skipped and changed so far.
+    /// Counts of the records seen, kept, skipped and changed so far.
     pub fn ledger(&self) -> Ledger {
         let mut ledger = self.source.ledger();
         self.screen.count(&mut ledger);
         ledger.reordered += self.reordered;
-        // A Parquet trace carries the count of its first import.
+        // A Parquet trace contains the count of its first import.
         ledger.kept = ledger.kept.max(self.kept);
         ledger.mended_jumps += self.clock.mended();
         ledger.clock_jumps = ledger.clock_jumps.max(ledger.mended_jumps + self.clock.left());
         ledger
     }
 
-    /// Where the trace comes from.
+    /// The origin of the trace.
     pub fn header(&self) -> Header {
         let mut header = self.source.header();
         if header.format == self.recognised.format {
@@ -330,7 +331,7 @@ impl TraceReader {
         }
         self.clock.describe(&mut header, self.screen.leaves_out());
         if self.clock.mending.is_some() {
-            // Times are shifted one by one, of requests alone; the ledger counts those that had notes.
+            // To shift times, requests were read one by one, without their notes; the ledger counts those that had notes.
             header.block_notes = None;
         }
         if let Some(window) = self.screen.window() {
@@ -339,32 +340,32 @@ impl TraceReader {
         header
     }
 
-    /// The format that the file itself has, and how that was found out.
+    /// The format of the file itself, and how it was recognised.
     pub fn recognised(&self) -> Recognised {
         self.recognised
     }
 
-    /// How far reading has come.
+    /// Progress of reading the file.
     pub fn progress(&self) -> Progress {
         self.source.progress()
     }
 
-    /// The requests of the whole trace, where the file says that it is a part of one.
+    /// The number of requests of the whole trace, if the file states that it is a part of one.
     pub fn whole(&self) -> Option<u64> {
         self.source.whole()
     }
 
-    /// The facts on the whole trace that are known without reading it; nothing if requests may be left out.
+    /// The extent of the whole trace, if it is known without reading it; `None` if requests may be left out.
     pub fn extent(&self) -> Option<Extent> {
         self.source.extent().filter(|_| !self.screen.leaves_out())
     }
 
-    /// Devices with their requests so far, most first.
+    /// Devices with their numbers of requests so far, the largest number first.
     pub fn devices(&self) -> Vec<(String, u64)> {
         self.screen.devices()
     }
 
-    /// From now on a trace of several devices is refused, as by [`ReadOptions::one_device`].
+    /// Refuses a trace of several devices from now on, as [`ReadOptions::one_device`] does.
     pub fn require_one_device(&mut self) {
         self.screen.require_one_device();
     }
@@ -376,7 +377,7 @@ impl TraceReader {
 }
 
 impl Clock {
-    /// Jumps that were taken out.
+    /// Number of jumps that were removed.
     fn mended(&self) -> u64 {
         self.mender().map_or(0, Mender::count)
     }
@@ -388,18 +389,19 @@ impl Clock {
         }
     }
 
-    /// Jumps that are left. Behind a backward jump the order of arrival shows others than the order of the file.
+    /// Number of jumps that are left. After a backward jump, the jumps in the order of arrival differ from those in the order
+    /// of the file.
     fn left(&self) -> u64 {
         if self.file.backward() > 0 { self.file.count() } else { self.gaps.jumps().len() as u64 }
     }
 
-    /// Adds the jumps to a header, which may hold those of an earlier import.
+    /// Adds the jumps to a header, which may contain those of an earlier import.
     fn describe(&self, header: &mut Header, leaves_out: bool) {
         let stored = header.clock_jumps().unwrap_or_default();
         let mut all = if self.file.backward() > 0 {
             self.file.jumps()
         } else if stored.interleaved() {
-            // In the order of arrival, jumps of the file cannot be told any more.
+            // The jumps cannot be found again, because requests are now in the order of arrival.
             stored
         } else {
             let left =
@@ -412,7 +414,7 @@ impl Clock {
             all.jumps.extend(mender.jumps());
         }
         if leaves_out {
-            // It is that of all requests.
+            // This time is of all requests, but some are left out.
             all.without_ns = 0;
         }
         all.jumps.sort_by_key(|jump| jump.request);
@@ -421,7 +423,7 @@ impl Clock {
     }
 }
 
-/// Tables of names only grow, so a snapshot of another length is stale.
+/// Updates a snapshot of a table of names. Tables only grow, so a snapshot is stale if its length differs.
 fn refresh(snapshot: &mut Arc<Names>, names: &Names) {
     if snapshot.len() != names.len() {
         *snapshot = Arc::new(names.clone());

@@ -17,7 +17,7 @@ macro_rules! rows {
         always { $($field:ident: $type:ty, $request:ident => $value:expr, $wrap:path;)* }
         optional { $($some:ident: $some_type:ty, $none:ident, $of:ident => $some_value:expr, $some_wrap:path;)* }
     ) => {
-        /// The columns as plain slices. A missing value is `NO_TIME` and the like, or its whole column is empty.
+        /// The columns as plain slices. A missing value is `NO_TIME`, `NO_PID` or `NO_NAME`, or its whole column is empty.
         #[derive(Clone, Copy)]
         pub(crate) struct Rows<'a> {
             $(pub $field: &'a [$type],)*
@@ -38,7 +38,7 @@ macro_rules! rows {
 
 each_column!(rows);
 
-/// The operation of a code, which was checked when the batch was made.
+/// The operation with this code; codes were checked when the batch was made.
 #[inline(always)]
 fn operation(code: u8) -> Op {
     Op::from_code(code).unwrap_or(Op::Read)
@@ -57,20 +57,20 @@ impl<'a> Rows<'a> {
         self.range(0..self.arrival.len())
     }
 
-    /// The requests in these rows, in order.
+    /// The requests in these rows, in order. Panics if there are no such rows.
     #[inline(always)]
     pub fn range(self, rows: Range<usize>) -> Requests<'a> {
         assert!(rows.end <= self.arrival.len(), "rows up to {} of {}", rows.end, self.arrival.len());
         Requests { rows: self, left: rows }
     }
 
-    /// Response times where they are known, in nanoseconds.
+    /// The known response times, in nanoseconds.
     pub fn responses(&self) -> impl Iterator<Item = i64> + 'a {
         let known = self.arrival.iter().zip(self.complete).filter(|(_, end)| **end != NO_TIME);
         known.map(|(arrival, end)| end.saturating_sub(*arrival))
     }
 
-    /// Sizes in sectors; 0 for operations that carry no data.
+    /// Sizes in sectors; 0 for operations without data.
     pub fn data_sectors(&self) -> impl Iterator<Item = u32> + 'a {
         let has_data = |op: u8| op == Op::Read as u8 || op == Op::Write as u8;
         self.sectors.iter().zip(self.op).map(move |(sectors, op)| if has_data(*op) { *sectors } else { 0 })

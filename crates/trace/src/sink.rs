@@ -1,4 +1,4 @@
-//! The writer of a file of one format.
+//! The interface of writers: encodes a trace in one format.
 
 use emmclab_base::Result;
 
@@ -9,14 +9,14 @@ use crate::ledger::Ledger;
 
 /// Encodes batches; what each writable format implements.
 pub trait Sink: Send {
-    /// Adds a batch. It holds no operation that the format's [`crate::formats::Holds`] leaves out.
+    /// Adds a batch. All its operations must be in the format's [`crate::formats::Holds`].
     ///
     /// # Errors
-    /// Where the disk is full or the format cannot hold a request.
+    /// If the disk is full or the format cannot represent a request.
     fn write(&mut self, batch: &Batch) -> Result<()>;
-    /// Ends the content with the final ledger and header and gives the file back, to be committed.
+    /// Completes the content with the final ledger and header, and returns the file for its commit.
     ///
     /// # Errors
-    /// Where the disk is full.
+    /// If the disk is full.
     fn finish(self: Box<Self>, ledger: &Ledger, header: &Header) -> Result<AtomicFile>;
 }

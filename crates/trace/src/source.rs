@@ -1,4 +1,4 @@
-//! The reader of a file of one format: requests in the order of the file, with names, counts and progress.
+//! The interface of readers: requests of a file of one format in the order of the file, with names, counts and progress.
 
 use emmclab_base::{Request, Result, Sector};
 
@@ -14,18 +14,18 @@ use crate::tally::Tally;
 pub struct Progress {
     /// Bytes read so far.
     pub done: u64,
-    /// Bytes in all, where known.
+    /// Bytes in total; `None` if unknown.
     pub total: Option<u64>,
 }
 
-/// The extent of a trace, known before its requests are read.
+/// Facts about a whole trace that are known before its requests are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
     /// No request ends after this sector.
     pub end: Sector,
     /// Requests without a recorded completion.
     pub without_completion: u64,
-    /// Whether all requests are certainly to one device.
+    /// Whether it is certain that all requests are to one device.
     pub one_device: bool,
 }
 
@@ -36,35 +36,36 @@ pub trait Source: Send {
     /// # Errors
     /// At the first bad record, unless reading is lenient.
     fn fill(&mut self, out: &mut Vec<Request>) -> Result<bool>;
-    /// Names of processes and devices met so far.
+    /// Names of the processes and devices read so far.
     fn names(&self) -> (&Names, &Names);
     /// Counts so far; `kept` and `reordered` are added by the reader.
     fn ledger(&self) -> Ledger;
-    /// Where the trace comes from.
+    /// The origin of the trace.
     fn header(&self) -> Header;
     /// Progress through the input.
     fn progress(&self) -> Progress;
-    /// The next batch in order of arrival, for formats that hold such batches; [`crate::TraceReader`] then sorts nothing.
+    /// The next batch in order of arrival, for formats that store such batches; `None` for other formats.
+    /// [`crate::TraceReader`] does not sort these batches.
     ///
     /// # Errors
     /// As [`Source::fill`].
     fn next_sorted(&mut self) -> Option<Result<Option<Batch>>> {
         None
     }
-    /// Whether requests come in the order in which they were recorded; not where they are matched from events, which ends
-    /// late those that are long open.
+    /// Whether requests are returned in the order in which they were recorded. False for formats that match events: a request
+    /// is returned only when it is complete.
     fn in_file_order(&self) -> bool {
         true
     }
-    /// How this file states times, where that differs from what its format says of all files.
+    /// How times are stated in this file; `None` if as usual in its format.
     fn times(&self) -> Option<Times> {
         None
     }
-    /// The events that the recording holds, for formats that match requests from events.
+    /// Counts of the recording's events, for formats that match requests from events.
     fn tally(&self) -> Tally {
         Tally::default()
     }
-    /// The requests of the whole trace, where the file says that it is a part of one.
+    /// The number of requests of the whole trace, if the file states that it is a part of one.
     fn whole(&self) -> Option<u64> {
         None
     }

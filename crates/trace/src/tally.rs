@@ -1,24 +1,24 @@
-//! The events that a recording holds, counted by name, so that a trace without requests says what it holds instead.
+//! Counts the events of a recording by name, so that the error for a trace without requests can list them.
 
 use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
 
-/// Names that are told apart; the events of all further ones are counted together.
+/// Maximum number of names that are counted separately; the events of all further names are counted together.
 const MOST_NAMES: usize = 1 << 10;
 
-/// Events of a recording by name.
+/// Counts of the events of a recording by name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     counts: Vec<(String, u64)>,
-    /// The tracer that wrote the recording, where it names one (`# tracer: function`).
+    /// The tracer that the recording names (`# tracer: function`), if any.
     pub tracer: Option<String>,
-    /// The parts of the recording that are not here, where some are missing.
+    /// The hint that names missing parts of the recording; `None` if none is missing.
     pub missing: Option<String>,
 }
 
 impl Tally {
-    /// The events of these names, most frequent first; a name that comes twice is counted once, and one that did not occur is left
+    /// Builds the counts, most frequent first. The counts of equal names are added up, and names with a count of 0 are left
     /// out.
     pub fn new<N: Into<String>>(counts: impl IntoIterator<Item = (N, u64)>) -> Self {
         let mut by_name: BTreeMap<String, u64> = BTreeMap::new();
@@ -35,7 +35,7 @@ impl Tally {
         &self.counts
     }
 
-    /// The count of the events of this name.
+    /// Number of events of this name.
     pub fn of(&self, name: &str) -> u64 {
         self.counts.iter().find(|(known, _)| known == name).map_or(0, |(_, count)| *count)
     }
@@ -46,7 +46,7 @@ impl Tally {
     }
 }
 
-/// Counts events by name while they are read, and remembers what each name means.
+/// Counts events by name while they are read, and stores the meaning of each name.
 #[derive(Debug)]
 pub(crate) struct NameCounts<M> {
     known: Vec<Known<M>>,
@@ -73,7 +73,7 @@ impl<M> Default for NameCounts<M> {
 pub(crate) struct Place(usize);
 
 impl<M: Copy> NameCounts<M> {
-    /// The place of this name and its meaning, which `find` is asked for once for each name. Counts nothing.
+    /// The place of this name and its meaning; `find` is called once for each name. Does not count an event.
     #[inline]
     pub(crate) fn place(&mut self, name: &[u8], find: impl FnOnce(&[u8]) -> M) -> (Place, M) {
         match self.known.get(self.last) {

@@ -1,4 +1,4 @@
-//! Writing a trace in any format that can hold it.
+//! Writes a trace in any writable format.
 
 use std::path::Path;
 
@@ -14,14 +14,15 @@ use crate::header::Header;
 use crate::ledger::Ledger;
 use crate::sink::Sink;
 
-/// How to write.
+/// Options of writing a trace.
 #[derive(Clone, Debug, Default)]
 pub struct WriteOptions {
-    /// Name of a format, which may end in that of a compression (`csv.gz`); by the ending of the file name where `None`.
+    /// Name of a format, with or without an extension for compression (`csv.gz`); `None` chooses by the extension of the file
+    /// name.
     pub format: Option<String>,
 }
 
-/// The values that the target format could not hold.
+/// Counts of the values that the target format could not represent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Losses {
     /// Requests left out because the format has no such operation.
@@ -31,7 +32,7 @@ pub struct Losses {
     pub values: Vec<(&'static str, u64)>,
 }
 
-/// A trace being written; appears under its name only on [`TraceWriter::finish`].
+/// A trace that is being written; the file appears under its name only on [`TraceWriter::finish`].
 pub struct TraceWriter {
     sink: Box<dyn Sink>,
     holds: Holds,
@@ -40,10 +41,11 @@ pub struct TraceWriter {
 }
 
 impl TraceWriter {
-    /// Starts a trace at `path`; `-` is the standard output. A name that ends in `.gz`, `.zst` or `.xz` compresses.
+    /// Starts a trace at `path`; `-` is the standard output. The output is compressed if the name ends in `.gz`, `.zst` or
+    /// `.xz`.
     ///
     /// # Errors
-    /// Where the format is unknown or cannot be written, or the folder cannot be written to.
+    /// If the format is unknown or cannot be written, or the folder cannot be written to.
     pub fn create(path: &Path, header: &Header, options: &WriteOptions) -> Result<Self> {
         let (_, by_path) = Compression::split(&path.to_string_lossy());
         let (format, compression) = match &options.format {
@@ -69,11 +71,11 @@ impl TraceWriter {
         Ok(Self { sink, holds: *holds, left_out: 0, values: Default::default() })
     }
 
-    /// Adds a batch; batches come in order of arrival. What the format cannot hold is counted, see
+    /// Adds a batch; batches must be in order of arrival. Values that the format cannot represent are counted, see
     /// [`TraceWriter::losses`].
     ///
     /// # Errors
-    /// Where the disk is full or the format cannot hold a value that every trace has.
+    /// If the disk is full or the format cannot represent a value that every trace has.
     pub fn write(&mut self, batch: &Batch) -> Result<()> {
         if self.holds.is_everything(batch.has_notes()) {
             return self.sink.write(batch);
@@ -92,7 +94,7 @@ impl TraceWriter {
         self.sink.write(&fitting.finish(batch.processes_shared(), batch.devices_shared()))
     }
 
-    /// The values left out so far because the format has no place for them. Never silent: print them.
+    /// Counts of the values that were left out so far because the format cannot represent them. The caller must print them.
     pub fn losses(&self) -> Losses {
         let values = Column::ALL.into_iter().zip(self.values).filter(|(_, count)| *count > 0);
         Losses {
@@ -101,10 +103,10 @@ impl TraceWriter {
         }
     }
 
-    /// Ends the file and puts it in place.
+    /// Completes the file and renames it to its place.
     ///
     /// # Errors
-    /// Where the disk is full; nothing is then left behind.
+    /// If the disk is full; nothing is then left behind.
     pub fn finish(self, ledger: &Ledger, header: &Header) -> Result<()> {
         self.sink.finish(ledger, header)?.commit()
     }

@@ -1,24 +1,24 @@
-//! Commands to the zones of a device: they carry no data and are no requests here, so they are counted by name.
+//! Commands to the zones of a device. They carry no data and are not requests here, so they are counted by name.
 
 use crate::pairing::EventKind;
 
 /// A command to a zone, or to all of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ZoneCommand {
-    /// The write pointer goes back to the begin of the zone.
+    /// Moves the write pointer back to the start of the zone.
     Reset,
-    /// The same of all zones.
+    /// Moves the write pointers of all zones back to their start.
     ResetAll,
-    /// The zone becomes full.
+    /// Makes the zone full.
     Finish,
-    /// The zone is opened.
+    /// Opens the zone.
     Open,
-    /// The zone is closed.
+    /// Closes the zone.
     Close,
 }
 
 impl ZoneCommand {
-    /// All of them, in the order of their counts.
+    /// All commands, in the order of their counts.
     pub const ALL: [ZoneCommand; 5] = [
         ZoneCommand::Reset,
         ZoneCommand::ResetAll,
@@ -48,7 +48,7 @@ pub(crate) struct ZoneCommands {
 }
 
 impl ZoneCommands {
-    /// Takes a step of a command.
+    /// Counts a step of a command.
     pub(crate) fn see(&mut self, command: ZoneCommand, step: EventKind) {
         let counts = match step {
             EventKind::Issue => &mut self.issued,
@@ -59,7 +59,8 @@ impl ZoneCommands {
         counts[command as usize] += 1;
     }
 
-    /// One sentence that names them, by their issues where these are recorded.
+    /// A text with the number of each command; `None` if there are none. Counts issues if any are recorded, else completions,
+    /// else queue events.
     pub(crate) fn note(&self) -> Option<String> {
         let steps = [&self.issued, &self.completed, &self.queued];
         let counts = steps.into_iter().find(|counts| counts.iter().any(|count| *count > 0))?;

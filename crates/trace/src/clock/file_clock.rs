@@ -1,4 +1,4 @@
-//! The clock of a trace as it is read: jumps in the order of the file.
+//! Finds jumps of the clock while a trace is read, in the order of the file.
 
 use emmclab_base::Request;
 
@@ -6,13 +6,13 @@ use super::file_order::{Arrives, FileOrder, Step};
 use super::gaps::{self, LargestGaps, Place};
 use super::{ClockJump, ClockJumps, Direction, MOST_JUMPS};
 
-/// Watches arrivals in the order of the file.
+/// Finds clock jumps in arrivals in the order of the file.
 pub(crate) struct FileClock {
     order: FileOrder<Arrival>,
     found: Found,
 }
 
-/// An arrival and the request's number, from 1.
+/// An arrival and the number of its request, counted from 1.
 #[derive(Clone, Copy, Debug)]
 struct Arrival {
     request: u64,
@@ -25,13 +25,13 @@ impl Arrives for Arrival {
     }
 }
 
-/// Gaps and jumps so far.
+/// The gaps and jumps found so far.
 #[derive(Debug, Default)]
 struct Found {
     first: i64,
     /// First arrival since the last backward jump.
     stretch_first: i64,
-    /// Time from the first to the last arrival of each stretch before it.
+    /// Sum of the times from the first to the last arrival of each stretch before that.
     stretches_ns: i64,
     requests: u64,
     gaps: u64,
@@ -42,13 +42,14 @@ struct Found {
 }
 
 impl FileClock {
-    /// `in_file_order`: requests come in the order in which they were recorded; a backward jump can be seen.
+    /// `in_file_order` is whether requests are read in the order in which they were recorded; only then backward jumps can be
+    /// found.
     pub fn new(in_file_order: bool) -> Self {
         Self { order: FileOrder::new(in_file_order), found: Found::default() }
     }
 
-    /// Watches requests that came together. `sorted`: none arrives before its predecessor; `widest`: the largest gap
-    /// between two of them then, nanoseconds.
+    /// Adds requests that were read together. `sorted` is whether none arrives before its predecessor; `widest` is then the
+    /// largest gap between two of them, in nanoseconds.
     pub fn see(&mut self, requests: &[Request], sorted: bool, widest: u64) {
         let ([first, ..], [.., last]) = (requests, requests) else { return };
         let latest = self.order.latest();
@@ -71,18 +72,18 @@ impl FileClock {
         }
     }
 
-    /// Judges what is left at the end of the file.
+    /// Ends the file: classifies the requests that are still held back.
     pub fn finish(&mut self) {
         let Self { order, found } = self;
         order.finish(&mut |arrival, step| found.take(arrival, step));
     }
 
-    /// Whether the requests seen last may be the first after a backward jump.
+    /// Whether the last requests may be the first ones after a backward jump.
     pub fn is_undecided(&self) -> bool {
         self.order.is_undecided()
     }
 
-    /// Backward jumps so far.
+    /// Number of backward jumps so far.
     pub fn backward(&self) -> u64 {
         self.found.backward
     }
@@ -92,7 +93,7 @@ impl FileClock {
         self.found.back.first()
     }
 
-    /// All jumps so far.
+    /// Number of all jumps so far.
     pub fn count(&self) -> u64 {
         self.found.backward + self.forward().len() as u64
     }
@@ -101,12 +102,12 @@ impl FileClock {
         gaps::jumps(&self.found.largest, self.found.gaps)
     }
 
-    /// The shortest forward jump, nanoseconds.
+    /// Length of the shortest forward jump, in nanoseconds; `None` if there is none.
     pub fn shortest_forward_ns(&self) -> Option<u64> {
         self.forward().last().map(|(length_ns, _)| *length_ns)
     }
 
-    /// The jumps so far.
+    /// The jumps so far, at most [`MOST_JUMPS`], in the order of the requests.
     pub fn jumps(&self) -> ClockJumps {
         let forward = self.forward().iter().map(|(length_ns, place)| ClockJump::forward(*length_ns, *place));
         let mut jumps: Vec<_> = forward.chain(self.found.back.iter().copied()).collect();

@@ -1,34 +1,34 @@
-//! Requests in the order of the file: which follow, which stand out of order, and where the clock was set back.
+//! Classifies requests in the order of the file: in order, out of order, or after the clock was set back.
 
-/// Successive requests before the latest arrival that show a clock set back; fewer stand out of order.
+/// This many successive requests before the latest arrival show that the clock was set back; fewer are out of order.
 const BACK_REQUESTS: usize = 256;
-/// They arrive at least so much before it.
+/// Each of them arrives at least this many nanoseconds before the latest arrival.
 const BACK_NS: i64 = 1_000_000_000;
 
-/// The place of a request in time, by those before it in the file.
+/// The class of a request, compared with those before it in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// The first of all.
+    /// The first request of the file.
     First,
-    /// So many nanoseconds behind the latest arrival.
+    /// In order; this many nanoseconds after the latest arrival.
     Gap(u64),
     /// Less than a second before the latest arrival: out of order.
     Late,
-    /// A second or more before it, but too few to show a jump.
+    /// A second or more before the latest arrival, but too few such requests to show a jump.
     Stray,
-    /// The first one after a backward jump, from this latest arrival, in nanoseconds.
+    /// The first request after a backward jump, with the latest arrival before it, in nanoseconds.
     Back(i64),
 }
 
-/// A request, or what is needed of one.
+/// A request, or its arrival alone.
 pub(super) trait Arrives {
     fn arrival(&self) -> i64;
 }
 
-/// Judges requests in the order of the file, and holds those back that are not judged yet: fewer than 256.
+/// Classifies requests in the order of the file. Fewer than 256 requests that cannot be classified yet are held back.
 #[derive(Debug)]
 pub(super) struct FileOrder<R> {
-    /// Whether a jump is looked for at all.
+    /// Whether to search for backward jumps.
     looks_back: bool,
     /// Latest arrival since the last backward jump; `None` before the first request.
     latest: Option<i64>,
@@ -41,7 +41,7 @@ impl<R: Arrives> FileOrder<R> {
         Self { looks_back, latest: None, run: Vec::new() }
     }
 
-    /// Takes the next request; `each` receives those that are judged, in the order of the file.
+    /// Adds the next request; calls `each` with the requests that are now classified, in the order of the file.
     pub fn take(&mut self, request: R, each: &mut impl FnMut(R, Step)) {
         let arrival = request.arrival();
         let Some(latest) = self.latest else {
@@ -64,12 +64,13 @@ impl<R: Arrives> FileOrder<R> {
         }
     }
 
-    /// Notes requests that were taken elsewhere: in order, and none of them before those here.
+    /// Skips requests that the caller has classified: they are in order, and arrive after those added before. `latest` is the
+    /// arrival of the last one.
     pub fn skip_to(&mut self, latest: i64) {
         self.latest = Some(latest);
     }
 
-    /// Judges those that are held back: no more come.
+    /// Classifies the requests held back; there are no further ones.
     pub fn finish(&mut self, each: &mut impl FnMut(R, Step)) {
         while !self.run.is_empty() {
             self.jump_back(each);

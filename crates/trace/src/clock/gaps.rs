@@ -3,23 +3,24 @@
 use super::{Largest, MOST_JUMPS};
 
 const HOUR_NS: u64 = 3_600_000_000_000;
-/// The larger gap as a multiple of the next one, for gaps of an hour and of a day.
+/// A gap of at least an hour is a jump if it is at least this many times the next smaller gap; the second value is for gaps of
+/// a day or more.
 const TIMES_NEXT_HOUR: u64 = 100;
 const TIMES_NEXT_DAY: u64 = 10;
 
-/// Arrivals searched at once for a gap that is worth a closer look.
+/// Arrivals that are searched at once for a gap that is long enough to be kept.
 const TOGETHER: usize = 256;
 
 /// The place of a gap in a recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
-    /// Arrival before the gap, nanoseconds after the recording's first.
+    /// Arrival before the gap, in nanoseconds after the first arrival of the recording.
     pub at_ns: i64,
-    /// Number of the request after the gap, from 1.
+    /// Number of the request after the gap, counted from 1.
     pub request: u64,
 }
 
-/// Gaps that are kept: one more than may be jumps, to compare with.
+/// The largest gaps: one more than the maximum number of jumps, because a jump is compared with the next gap.
 pub(super) type LargestGaps = Largest<Place, { MOST_JUMPS + 1 }>;
 
 /// The largest gaps between successive arrivals, of one recording or of several.
@@ -64,7 +65,7 @@ impl Gaps {
         self.last = *last;
     }
 
-    /// Adds those of the next piece of the same recording.
+    /// Adds the gaps of the next part of the same recording.
     pub fn join(&mut self, other: &Self) {
         let Some(first) = other.first else { return };
         let Some(origin) = self.first else {
@@ -83,7 +84,7 @@ impl Gaps {
         self.last = other.last;
     }
 
-    /// Adds those of another recording; places stay those in each recording.
+    /// Adds the gaps of another recording; places stay relative to each recording.
     pub fn add_recording(&mut self, other: &Self) {
         if self.first.is_none() {
             self.clone_from(other);
@@ -93,12 +94,12 @@ impl Gaps {
         }
     }
 
-    /// Gaps that are jumps of the clock or pauses of the recording, in nanoseconds with their places, the longest first.
+    /// The gaps that are jumps of the clock or pauses of the recording: lengths in nanoseconds and places, the longest first.
     pub fn jumps(&self) -> &[(u64, Place)] {
         jumps(&self.largest, self.count)
     }
 
-    /// From the first to the last arrival of the recording, nanoseconds.
+    /// Time from the first to the last arrival of the recording, in nanoseconds.
     pub fn span_ns(&self) -> u64 {
         self.first.map_or(0, |first| gap(first, self.last))
     }
@@ -108,12 +109,12 @@ fn gap(from: i64, to: i64) -> u64 {
     to.saturating_sub(from).max(0).cast_unsigned()
 }
 
-/// Those of the largest of this many gaps that are jumps.
+/// The gaps of `largest` that are jumps; `gaps` is the number of all gaps.
 pub(super) fn jumps(largest: &LargestGaps, gaps: u64) -> &[(u64, Place)] {
     let values = largest.values();
     let count = (1..=values.len().min(MOST_JUMPS)).rev().find(|&count| {
         let length = values[count - 1].0;
-        // Gaps of no time are not kept. A trace of few gaps, all of them long, has nothing to compare with.
+        // Gaps of 0 ns are not kept. In a trace with few gaps that are all kept, there is no next gap to compare with.
         let next = values.get(count).map(|(next, _)| *next).or((gaps > count as u64).then_some(0));
         next.is_some_and(|next| {
             (length >= HOUR_NS && length >= next.saturating_mul(TIMES_NEXT_HOUR))

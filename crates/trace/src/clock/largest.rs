@@ -2,8 +2,8 @@
 
 use std::cmp::Reverse;
 
-/// The `N` largest values that were added, each with its place: the largest first, of equal ones that of the lower place.
-/// Zero is not kept.
+/// The `N` largest values that were added, each with its place. The largest is first, and equal values are in order of their
+/// places. Zeros are not kept.
 #[derive(Clone, Debug)]
 pub struct Largest<P, const N: usize> {
     values: Vec<(u64, P)>,
@@ -18,7 +18,7 @@ impl<P, const N: usize> Default for Largest<P, N> {
 }
 
 impl<P: Copy + Ord, const N: usize> Largest<P, N> {
-    /// A value of a later place is kept if it is larger than this.
+    /// The limit for [`Largest::add`]: a value at a later place is kept if it is larger.
     #[inline]
     pub fn floor(&self) -> u64 {
         self.floor
@@ -45,7 +45,7 @@ impl<P: Copy + Ord, const N: usize> Largest<P, N> {
         if value == 0 {
             return;
         }
-        // One allocation for the whole life.
+        // Allocates only once.
         self.values.reserve_exact((N + 1).saturating_sub(self.values.len()));
         let at =
             self.values.partition_point(|(other, there)| (Reverse(*other), *there) < (Reverse(value), place));
@@ -56,7 +56,7 @@ impl<P: Copy + Ord, const N: usize> Largest<P, N> {
         }
     }
 
-    /// Adds the values of another, each at the place that `moved` gives it.
+    /// Adds the values of another; `moved` converts their places.
     pub fn merge(&mut self, other: &Self, moved: impl Fn(P) -> P) {
         other.values.iter().for_each(|(value, place)| self.insert(*value, moved(*place)));
     }

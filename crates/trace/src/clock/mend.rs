@@ -1,5 +1,5 @@
-//! Taking jumps out of a trace (`--mend-clock`): a forward jump is cut to the median gap; requests that follow a backward
-//! jump are put one median gap after those before it.
+//! Removes clock jumps from a trace (`--mend-clock`). A forward jump is cut to the median gap; requests after a backward jump
+//! are moved to one median gap after those before it.
 
 use std::collections::VecDeque;
 
@@ -11,31 +11,32 @@ use super::{ClockJump, Direction, FileClock, MOST_JUMPS, Place};
 use crate::duration::parse_duration;
 use crate::source::Source;
 
-/// Cuts that are remembered, for requests out of order that arrived before them.
+/// Number of cuts that are kept, for requests out of order that arrived before them.
 const CUTS: usize = 64;
-/// Requests judged until one that strayed is taken as late: before, a backward jump may follow that it belongs after.
+/// Number of requests after which a stray request is treated as late. Until then, a backward jump may follow, and the stray
+/// request may belong after it.
 const STRAYS: u64 = 512;
-/// Waits within a request that hold a jump are longer than this: no storage takes half an hour.
+/// A wait between two times of a request that is longer than this contains a jump: no storage needs half an hour.
 const LONGEST_WAIT_NS: u64 = 1_800_000_000_000;
-/// The longest gap that can be named, some 30 years.
+/// The longest gap that can be given, about 30 years.
 const LONGEST_NS: i64 = 1_000_000_000_000_000_000;
-/// 100 years, beyond which gaps are as good as equal.
+/// 100 years: the upper bound of the histogram of gaps.
 const LONGEST_GAP_NS: u64 = 100 * 365 * 86_400 * 1_000_000_000;
 
-/// The gaps that are taken out of a trace; with either choice backward jumps are taken out too.
+/// The gaps that are removed from a trace. Backward jumps are removed in both cases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MendClock {
-    /// Those that are jumps, which a first pass over the file finds.
+    /// The gaps that are jumps; a first pass over the file finds them.
     Jumps,
-    /// Those above this length. One pass is enough.
+    /// The gaps longer than this; one pass is enough.
     Above(Nanos),
 }
 
 impl MendClock {
-    /// `auto`, or a length such as `1h`, `30min` or `2d`; a bare number is seconds.
+    /// Parses `auto`, or a duration such as `1h`, `30min` or `2d`; a number alone is in seconds.
     ///
     /// # Errors
-    /// [`Kind::Config`] where the text is neither.
+    /// [`Kind::Config`] if the text is neither.
     pub fn parse(text: &str) -> Result<Self> {
         if text == "auto" {
             return Ok(Self::Jumps);
@@ -61,14 +62,14 @@ impl Arrives for Request {
 pub(crate) struct Mender {
     order: FileOrder<Request>,
     shifts: Shifts,
-    /// Requests that strayed, each with its number.
+    /// The stray requests, each with its number.
     strays: VecDeque<(u64, Request)>,
     mended: Vec<Request>,
 }
 
 /// The shift at each time.
 struct Shifts {
-    /// Gaps above this are cut, nanoseconds.
+    /// Gaps longer than this are cut, in nanoseconds.
     limit_ns: u64,
     pace: Pace,
     first: i64,
@@ -78,7 +79,7 @@ struct Shifts {
     /// The latest cuts since the last backward jump.
     cuts: VecDeque<Cut>,
     count: u64,
-    /// The first jumps that were taken out.
+    /// The first jumps that were removed.
     jumps: Vec<ClockJump>,
 }
 
@@ -89,11 +90,11 @@ struct Cut {
     to: i64,
     /// The shift before it.
     before: i64,
-    /// The length it is cut to, nanoseconds.
+    /// The length to which it is cut, in nanoseconds.
     left: i64,
 }
 
-/// The length that a gap is cut to: the median of all gaps, or of those so far.
+/// The length to which a gap is cut: the median of all gaps, or of those so far.
 enum Pace {
     Median(u64),
     SoFar(Box<Histogram<u64>>),
@@ -148,7 +149,7 @@ impl Mender {
         }
     }
 
-    /// Shifts the requests read; some hundreds may be held back until more are read or the file has ended.
+    /// Shifts the requests in `read`. Some hundreds may be held back until more are read or the file has ended.
     pub fn mend(&mut self, read: &mut Vec<Request>, ended: bool) {
         let Self { order, shifts, strays, mended } = self;
         let mut each = |request: Request, step| {
@@ -165,7 +166,7 @@ impl Mender {
                         .map(|(_, stray)| (stray, shifts.shift_at(stray.arrival.0)))
                         .collect();
                     mended.push(shifts.take(request, step));
-                    // On the side of the jump where it is nearer to it.
+                    // A stray request gets the shift before or after the jump, whichever puts it nearer to the jump.
                     for (stray, late) in late {
                         let off = |shift: i64| stray.arrival.0.saturating_add(shift).abs_diff(latest);
                         let shift = if off(shifts.shift) < off(late) { shifts.shift } else { late };
@@ -186,23 +187,23 @@ impl Mender {
         std::mem::swap(read, mended);
     }
 
-    /// Jumps that were taken out.
+    /// Number of jumps that were removed.
     pub fn count(&self) -> u64 {
         self.shifts.count
     }
 
-    /// The first of them, in the order of the file.
+    /// The first jumps that were removed, in the order of the file.
     pub fn jumps(&self) -> &[ClockJump] {
         &self.shifts.jumps
     }
 }
 
 fn gap_histogram() -> Histogram<u64> {
-    // Three digits; neither bound is out of the crate's range.
+    // Three significant digits; both arguments are in the range that the crate allows.
     Histogram::new_with_max(LONGEST_GAP_NS, 3).unwrap_or_else(|_| unreachable!("constant bounds"))
 }
 
-/// Counts the gap before a request; one out of order has none.
+/// Counts the gap before a request; for one out of order, the gap is 0.
 fn count(gaps: &mut Histogram<u64>, step: Step) {
     match step {
         Step::Gap(gap) => gaps.saturating_record(gap),
@@ -212,7 +213,8 @@ fn count(gaps: &mut Histogram<u64>, step: Step) {
 }
 
 impl Shifts {
-    /// The request with its times shifted; one that strayed is [`Shifts::late`], or belongs after the next jump.
+    /// The request with its times shifted. Not for stray requests: these are late ([`Shifts::late`]) or belong after the next
+    /// jump.
     fn take(&mut self, request: Request, step: Step) -> Request {
         let arrival = request.arrival.0;
         let shift = match step {
@@ -249,7 +251,7 @@ impl Shifts {
         self.shifted(request, shift)
     }
 
-    /// A request from before the latest arrival.
+    /// A request from before the latest arrival, with its times shifted.
     fn late(&self, request: Request) -> Request {
         self.shifted(request, self.shift_at(request.arrival.0))
     }
@@ -276,7 +278,7 @@ impl Shifts {
         }
     }
 
-    /// The shift of a request out of order, which may have arrived before the last cuts.
+    /// The shift at a time, which may be before the last cuts.
     fn shift_at(&self, time: i64) -> i64 {
         let mut shift = self.shift;
         for cut in self.cuts.iter().rev() {
@@ -285,7 +287,7 @@ impl Shifts {
             }
             let behind = time.saturating_sub(cut.from);
             if behind > 0 {
-                // Within the gap: no further behind its start than what is left of it.
+                // Within the gap: at most as long after its start as the length that is left of the gap.
                 return cut.before.saturating_sub(behind - behind.min(cut.left));
             }
             shift = cut.before;
@@ -293,7 +295,7 @@ impl Shifts {
         shift
     }
 
-    /// Shifts all times of a request; a wait within it that holds a jump is cut as a gap is.
+    /// Shifts all times of a request. A wait between two of its times that contains a jump is cut as a gap is.
     fn shifted(&self, mut request: Request, shift: i64) -> Request {
         let limit = self.limit_ns.max(LONGEST_WAIT_NS);
         let mut shift = shift;

@@ -48,7 +48,7 @@ impl Input {
     /// Opens a file; gzip, bzip2, zstd and xz are known by their first bytes, and so is text in UTF-16.
     ///
     /// # Errors
-    /// Where the file cannot be read or is a directory.
+    /// If the file cannot be read or is a directory.
     pub fn open(path: &Path) -> Result<Self> {
         let fail = |error| Error::io(path, error);
         let file = File::open(path).map_err(fail)?;
@@ -126,7 +126,7 @@ impl Input {
     /// temporary copy, which nobody else sees and which is gone when it is closed.
     ///
     /// # Errors
-    /// Where it cannot be read, or there is no room for the copy.
+    /// If it cannot be read, or there is no room for the copy.
     pub fn into_file(self) -> Result<File> {
         let path = self.path.clone();
         if self.regular && self.plain {

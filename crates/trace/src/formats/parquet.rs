@@ -258,7 +258,7 @@ fn refuse_huge_names(metadata: &ArrowReaderMetadata) -> Result<()> {
 /// Requests in each row group of a Parquet file.
 ///
 /// # Errors
-/// Where it cannot be read, or is no Parquet file.
+/// If it cannot be read, or is no Parquet file.
 pub fn row_groups(path: &Path) -> Result<Vec<u64>> {
     let footer = Footer::of(path).map_err(|error| error.in_file(path))?;
     Ok(rows_of(&footer.metadata).collect())

@@ -2,7 +2,7 @@
 
 use super::{FileKind, Head};
 
-/// What there is to do with an image of a file system or a disk.
+/// The kind of an image of a file system or a disk, with its hint.
 macro_rules! image {
     ($what:literal, $is:expr) => {
         FileKind {

@@ -1,6 +1,6 @@
-//! Files that are no traces, by name: what people hand over instead of one, and what to do with it.
+//! Kinds of files that are not traces, but that users give instead of one, with a hint for each.
 //!
-//! A kind is declared once, with what it is, how it is recognised, and the cure. [`recognise`] asks them in order, where no
+//! A kind is declared once, with its name, how it is recognised, and the hint. [`recognise`] tries the kinds in order if no
 //! format recognises a file.
 
 mod binary;
@@ -10,7 +10,7 @@ mod text;
 
 use emmclab_base::{Error, Kind};
 
-/// The end of a cure: how the requests are recorded.
+/// The end of a hint: how to record requests.
 macro_rules! record {
     ($before:literal) => {
         concat!($before, "record requests with `emmclab record`, blktrace or trace-cmd")
@@ -19,22 +19,22 @@ macro_rules! record {
 
 use record;
 
-/// A kind of file that is no trace.
+/// A kind of file that is not a trace.
 pub(crate) struct FileKind {
-    /// A phrase that names it, with its article.
+    /// A phrase that names the kind, with its article.
     what: &'static str,
     /// Whether the first bytes of a file (decompressed) are of this kind.
     is: fn(&Head) -> bool,
-    /// The command that reads it, where one does, and what to record instead.
+    /// The hint: the command that reads such a file, if there is one, and what to record instead.
     cure: &'static str,
 }
 
-/// The first bytes of a file, and its first lines.
+/// The first bytes of a file, with methods for its first lines.
 pub(crate) struct Head<'a> {
     bytes: &'a [u8],
 }
 
-/// Lines that are looked at.
+/// Maximum number of lines that are examined.
 const MOST_LINES: usize = 200;
 
 impl<'a> Head<'a> {
@@ -48,46 +48,47 @@ impl<'a> Head<'a> {
         lines.filter(|line| !line.is_empty()).take(MOST_LINES)
     }
 
-    /// Whether one of the first lines begins with each of these.
+    /// Whether for each of these beginnings, one of the first lines has it.
     fn has_lines(&self, beginnings: &[&str]) -> bool {
         beginnings.iter().all(|begin| self.lines().any(|line| line.starts_with(begin.as_bytes())))
     }
 
-    /// Whether one of the first lines holds all of these words.
+    /// Whether one of the first lines contains all of these words.
     fn has_words(&self, words: &[&str]) -> bool {
         self.lines().any(|line| {
             words.iter().all(|word| line.split(u8::is_ascii_whitespace).any(|found| found == word.as_bytes()))
         })
     }
 
-    /// Whether this text stands in the first bytes.
+    /// Whether the first bytes contain this text.
     fn holds(&self, text: &str) -> bool {
         memchr::memmem::find(self.bytes, text.as_bytes()).is_some()
     }
 
-    /// Whether this many of the first lines fulfil this.
+    /// Whether `is` is true for at least `least` of the first lines.
     fn has_many(&self, least: usize, is: impl Fn(&[u8]) -> bool) -> bool {
         self.lines().filter(|line| is(line)).count() >= least
     }
 }
 
-/// Every kind, the most telling first.
+/// All kinds, those with the clearest marks first.
 fn kinds() -> impl Iterator<Item = &'static FileKind> {
     binary::KINDS.iter().chain(registers::KINDS).chain(text::KINDS).chain(programs::KINDS)
 }
 
-/// What each kind is, and its cure.
+/// The name of each kind, and its hint.
 pub(crate) fn named() -> impl Iterator<Item = (&'static str, &'static str)> {
     text::OWN.iter().chain(kinds()).map(|kind| (kind.what, kind.cure))
 }
 
-/// The error of a file of a known kind that is no trace.
+/// The error for a file of a known kind that is not a trace; `None` if no kind fits.
 pub(crate) fn recognise(head: &[u8]) -> Option<Error> {
     let head = Head { bytes: head };
     kinds().find(|kind| (kind.is)(&head)).map(refusal)
 }
 
-/// Like [`recognise`], for pages and documents of emmclab. It is asked before the formats, some of which would accept them.
+/// Like [`recognise`], for pages and documents of emmclab. It is called before the formats, because some of them would accept
+/// these files.
 pub(crate) fn recognise_own(head: &[u8]) -> Option<Error> {
     let head = Head { bytes: head };
     text::OWN.iter().find(|kind| (kind.is)(&head)).map(refusal)

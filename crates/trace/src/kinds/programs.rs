@@ -1,4 +1,4 @@
-//! Programs as text, and what benchmarks and profilers print.
+//! Recognises the text of programs, and the output of benchmarks and profilers.
 
 use super::{FileKind, Head, record};
 
@@ -48,7 +48,8 @@ fn is_fio(version: &[u8]) -> bool {
     version.starts_with(b"fio-")
 }
 
-/// Lines of four to six numbers separated by commas and blanks: time, value, direction, size of a block, offset, priority.
+/// Whether the lines are four to six numbers separated by commas and blanks: time, value, direction, size of a block, offset,
+/// priority.
 fn is_fio_log(head: &Head) -> bool {
     const JUDGED: usize = 50;
     let is_entry = |line: &[u8]| {
@@ -63,7 +64,7 @@ fn is_fio_log(head: &Head) -> bool {
             && matches!(fields[2], b"0" | b"1" | b"2")
             && memchr::memmem::find(line, b", ").is_some()
     };
-    // The last of the first lines may be cut.
+    // The last line may be incomplete.
     let judged = head.lines().take(JUDGED).count();
     judged > 0 && head.lines().take(judged.max(2) - 1).all(is_entry)
 }

@@ -1,4 +1,5 @@
-//! What a device says of itself: the `EXT_CSD` register of an eMMC and the descriptors of a UFS. `emmclab-registers` reads them.
+//! Recognises registers of devices: the `EXT_CSD` register of an eMMC and the descriptors of a UFS. `emmclab-registers` reads
+//! them.
 
 use emmclab_registers::{is_ext_csd, is_ufs};
 

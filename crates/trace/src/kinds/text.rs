@@ -1,4 +1,4 @@
-//! Recognises text that is no trace: output of other tools and of emmclab itself, by its first lines.
+//! Recognises text that is not a trace: output of other tools and of emmclab itself, by its first lines.
 
 use super::{FileKind, Head, record};
 
@@ -209,7 +209,7 @@ fn is_json(head: &Head) -> bool {
     }
 }
 
-/// Whether a line is `NAME(ARGUMENTS) = RESULT`, a part of it, or a remark of strace; a process and a time may precede it.
+/// Whether a line is `NAME(ARGUMENTS) = RESULT`, a part of it, or a message of strace; a process id and a time may precede it.
 fn is_system_call(line: &[u8]) -> bool {
     let call = behind_stamps(line);
     if call.starts_with(b"<... ") {
@@ -234,7 +234,7 @@ fn has_result(call: &[u8]) -> bool {
         && result.first().is_some_and(|byte| byte.is_ascii_digit() || *byte == b'?')
 }
 
-/// The part of the line after `[pid N]`, a process and a time.
+/// The part of the line after `[pid N]`, a process id and a time.
 fn behind_stamps(line: &[u8]) -> &[u8] {
     let mut rest = line;
     if let Some(behind) = rest.strip_prefix(b"[pid ") {

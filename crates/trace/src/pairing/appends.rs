@@ -1,13 +1,13 @@
-//! Zone appends that are with the driver.
+//! The zone appends that the driver has not completed yet.
 
 use std::collections::VecDeque;
 
 use emmclab_base::NameId;
 
-/// Most appends that are remembered at a time; a queue is shorter.
+/// Maximum number of open appends; a queue of a driver is shorter.
 const MOST_OPEN: usize = 1 << 12;
 
-/// An append, by what all its events but the completion state.
+/// An append, with the values that all its events except the completion state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Append {
     device: NameId,
@@ -21,7 +21,7 @@ struct Append {
 pub(super) struct Appends(VecDeque<Append>);
 
 impl Appends {
-    /// An append is issued.
+    /// Adds an append that is issued.
     pub fn issue(&mut self, device: NameId, sector: u64, sectors: u32) {
         if self.0.len() == MOST_OPEN {
             self.0.pop_front();
@@ -29,7 +29,7 @@ impl Appends {
         self.0.push_back(Append { device, sector, sectors });
     }
 
-    /// The driver gives an append back.
+    /// Removes an append that the driver returned.
     pub fn requeue(&mut self, device: NameId, sector: u64, sectors: u32) {
         let given_back = Append { device, sector, sectors };
         if let Some(at) = self.0.iter().rposition(|open| *open == given_back) {

@@ -1,33 +1,32 @@
-//! Where the events went: no event is lost without a count.
+//! Counts what happened to each event, so that none is lost without a count.
 
 use emmclab_base::Request;
 
 use crate::ledger::Ledger;
 
-/// Events of the block layer by what became of them: all that were seen are in one of the other counts, once no request is open
-/// any more.
+/// Events of the block layer, counted by what happened to them. Once no request is open, `seen` is the sum of the other counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EventCounts {
-    /// All events.
+    /// Number of all events.
     pub seen: u64,
-    /// Of requests that were kept.
+    /// Events of requests that were kept.
     pub kept: u64,
-    /// Steps that say nothing new of an I/O, because an earlier step is recorded.
+    /// Events that add nothing, because an earlier step of the same I/O is recorded.
     pub repeated: u64,
-    /// Flushes of the kernel that belong to requests which are kept by themselves.
+    /// Events of the kernel's flushes that belong to requests which are kept.
     pub flushes: u64,
-    /// Of commands without data that are no flush.
+    /// Events of commands without data, except flushes.
     pub without_data: u64,
-    /// Of requests whose beginning or end is missing.
+    /// Events of requests whose beginning or end is missing.
     pub unpaired: u64,
-    /// Of I/O that a mapped device passed on.
+    /// Events of I/O that a mapped device passed on.
     pub passed_on: u64,
-    /// Merges, splits and returns of a request that is not known.
+    /// Merges, splits and requeues of an unknown request.
     pub unmatched: u64,
 }
 
 impl EventCounts {
-    /// Events of which it is known what became of them.
+    /// Sum of the counts except `seen`: events whose fate is known.
     pub fn settled(&self) -> u64 {
         self.kept
             + self.repeated
@@ -39,7 +38,7 @@ impl EventCounts {
     }
 }
 
-/// What events are turned into.
+/// The outputs of pairing: the ledger, the counts and the requests.
 pub(super) struct Books<'a> {
     pub(super) ledger: &'a mut Ledger,
     pub(super) counts: &'a mut EventCounts,

@@ -7,40 +7,41 @@ use super::flushes::{Flushes, is_kernel_flush};
 use super::shelf::{Open, Shelf};
 use super::{Event, EventKind, MAX_OPEN};
 
-/// The stages of an I/O before it is issued, as [`Device::queue`] gets them: inserted into the scheduler's queue.
+/// Stage of an I/O, for [`Device::queue`]: it was inserted into the scheduler's queue.
 pub(super) const INSERTED: u8 = 1;
-/// Its request was allocated.
+/// Stage of an I/O: its request was allocated.
 pub(super) const ALLOCATED: u8 = 2;
-/// It was queued.
+/// Stage of an I/O: it was queued.
 pub(super) const QUEUED: u8 = 3;
 
 /// The state of one device.
 #[derive(Debug, Default)]
 #[allow(clippy::struct_excessive_bools, reason = "each says whether the recording holds one kind of event")]
 pub(super) struct Device {
-    /// Not yet issued.
+    /// Requests that are not issued yet.
     waiting: Shelf,
-    /// Issued, data not complete.
+    /// Requests that are issued, with their data not complete.
     issued: Shelf,
-    /// Data complete, waiting for the completion of length 0.
+    /// Requests whose data is complete, and that wait for the completion of length 0.
     finishing: Shelf,
     flushes: Flushes,
-    /// Completions before any other event, which may be all that is recorded.
+    /// Completions before any other event; maybe only completions are recorded.
     early: Vec<Open>,
-    /// Whether they are.
+    /// Whether only completions are recorded.
     only_completions: bool,
     /// The earliest stage seen; 0 if none was.
     stage: u8,
     issues: bool,
     completions: bool,
-    /// The recording holds requeue events: what the driver gives back is known.
+    /// Whether the recording contains requeue events, so that it is known which requests the driver returns.
     requeues: bool,
 }
 
 fn emit(open: &Open, complete: Nanos, books: &mut Books) {
     let request = Request { complete: Some(complete), served: open.served_at(complete), ..open.request };
     if request.early_time().is_some() {
-        // Clocks of processors that differ, or lines out of order: these events are not of one request.
+        // The times contradict each other, because the clocks of CPUs differ or lines are out of order: these events are not of
+        // one request.
         lose(open, books);
         return;
     }
@@ -55,35 +56,35 @@ fn keep(open: &Open, request: Request, books: &mut Books) {
     books.out.push(request);
 }
 
-/// A part of its events is missing.
+/// Counts a request as unpaired, because a part of its events is missing.
 fn lose(open: &Open, books: &mut Books) {
     books.ledger.unpaired += 1;
     books.counts.unpaired += open.events;
 }
 
 impl Device {
-    /// Whether it does requests itself.
+    /// Whether the device issues or completes requests itself.
     pub(super) fn is_active(&self) -> bool {
         self.issues || self.completions
     }
 
-    /// Whether more requests are open than there can be.
+    /// Whether more than [`MAX_OPEN`] requests are open.
     pub(super) fn is_full(&self) -> bool {
         let shelves = [&self.waiting, &self.issued, &self.finishing];
         let others = self.flushes.len().max(self.early.len());
         shelves.into_iter().any(|shelf| shelf.len > MAX_OPEN) || others > MAX_OPEN
     }
 
-    /// An I/O was queued, or its request was made.
+    /// Handles an event before the issue: an I/O was queued, or its request was allocated or inserted.
     pub(super) fn queue(&mut self, event: &Event, stage: u8, books: &mut Books) {
-        // Later stages of an I/O say nothing new where an earlier one is recorded.
+        // A later stage of an I/O adds nothing if an earlier one is recorded.
         if stage < self.stage {
             books.counts.repeated += 1;
             return;
         }
         self.lose_early(books);
         if stage == INSERTED && event.op == Op::Flush {
-            // The kernel's own flush on its way to the driver.
+            // The kernel's own flush, before its issue.
             books.counts.flushes += 1;
             return;
         }
@@ -99,18 +100,18 @@ impl Device {
         }
     }
 
-    /// Completions before the first other event are of requests that began before the recording.
+    /// Counts the completions before the first other event as unpaired: their requests began before the recording.
     fn lose_early(&mut self, books: &mut Books) {
         for open in self.early.drain(..) {
             lose(&open, books);
         }
     }
 
-    /// An I/O or a request joined another.
+    /// Handles a merge: an I/O or a request was joined to another.
     pub(super) fn merge(&mut self, event: &Event, books: &mut Books) {
         let newest = self.waiting.take_newest(event.sector, event.sectors, event.op);
         let newest = newest.map(|open| Open { events: open.events + 1, ..open });
-        // The stage of allocation or insertion comes after merging: the I/O never was on its own.
+        // Allocation and insertion come after merging, so the I/O has no earlier event of its own.
         let Some(joining) = newest.or_else(|| {
             (event.kind != EventKind::RequestMerge && self.stage < QUEUED).then(|| Open::new(event))
         }) else {
@@ -134,7 +135,7 @@ impl Device {
         }
     }
 
-    /// An I/O was cut in two at `at`.
+    /// Handles a split: an I/O was cut in two at the sector `at`.
     pub(super) fn split(&mut self, event: &Event, at: u64, books: &mut Books) {
         let list = self.waiting.by_sector.get(&event.sector);
         let found = list.and_then(|list| {
@@ -156,8 +157,8 @@ impl Device {
         self.waiting.put(second);
     }
 
-    /// Takes what waits for `[sector, sector + sectors)`: one request, or several whose merging was not recorded, or
-    /// the first part of one whose splitting was not.
+    /// Removes and returns the waiting request for `[sector, sector + sectors)`. It is one request, several whose merging was
+    /// not recorded, or the first part of one whose splitting was not recorded.
     fn take_waiting(&mut self, event: &Event, books: &mut Books) -> Option<Open> {
         let end = event.sector.saturating_add(u64::from(event.sectors));
         let (mut open, choice) = self.waiting.take(event.sector, event.sectors, event.op).or_else(|| {
@@ -194,7 +195,7 @@ impl Device {
         Some(open)
     }
 
-    /// A request went to the driver.
+    /// Handles an issue: a request was given to the driver.
     pub(super) fn issue(&mut self, event: &Event, books: &mut Books) {
         self.issues = true;
         self.lose_early(books);
@@ -211,21 +212,21 @@ impl Device {
         }
         let mut open = self
             .take_waiting(event, books)
-            // Where queueing is recorded, this one was not: it arrived before the recording, or its event was lost.
+            // If queueing is recorded, but not of this request, it arrived before the recording, or its event was lost.
             .unwrap_or_else(|| Open { queued: self.stage == 0, events: 0, ..Open::new(event) });
         open.events += 1;
-        // Whether the driver gives requests back without an event, or its completions were not recorded, shows later.
+        // Only later events show whether the driver returns requests without an event, or its completions are not recorded.
         open.again = again;
-        // Forced unit access that the driver does not get as such is emulated by a flush after the data.
+        // If the driver does not get the FUA flag of a request, the kernel emulates FUA with a flush after the data.
         open.sequenced |= open.request.flags.contains(Flags::FUA) && !event.flags.contains(Flags::FUA);
         open.request.start.get_or_insert(event.time);
         open.request.issue = Some(event.time);
         self.issued.put(open);
     }
 
-    /// Whether a request that is issued is with the driver already: the driver gave it back without an event. Where such events
-    /// are all that tells requests apart, or something waits for exactly this range, it is another request's; and several appends
-    /// to a zone have the same range.
+    /// Whether an issue may repeat the issue of a request that the driver already has, and that it returned without an event.
+    /// False if requeue events are recorded but queueing is not, if another request waits for exactly this range, and for
+    /// appends, because several appends to a zone have the same range.
     fn may_be_again(&mut self, event: &Event) -> bool {
         let reported = self.requeues && self.stage == 0;
         !reported
@@ -241,11 +242,12 @@ impl Device {
         open.request.issue = Some(event.time);
         open.events += 1;
         books.ledger.requeued += 1;
-        // Where nothing is queued on the record, or several requests are alike, it may also be another one.
+        // If queueing is not recorded, or several requests have this range, it may also be another request.
         books.ledger.ambiguous += u64::from(self.stage == 0 || issued.next().is_some());
     }
 
-    /// The kernel's own flush serves all that wait for one now, and writes whose data is done and that end with it.
+    /// Handles the issue of the kernel's own flush. It serves all flushes that wait now, and writes that begin or end with a
+    /// flush.
     fn issue_flush(&mut self, event: &Event) {
         let mut serves = self.finishing.len > 0;
         let waiting = self.waiting.by_sector.values_mut().flatten();
@@ -256,14 +258,14 @@ impl Device {
         self.flushes.issue(event, serves);
     }
 
-    /// The driver's event is closer than `issue` to the time at which the device got it.
+    /// Sets the issue time from the driver's event, which is closer to the time at which the device got the request.
     pub(super) fn submit(&mut self, event: &Event) {
         if let Some(open) = self.unserved(event.sector, event.op) {
             open.request.issue = Some(event.time);
         }
     }
 
-    /// The driver saw the end of the command of a request.
+    /// Sets the time at which the driver saw the command of a request end.
     pub(super) fn served(&mut self, sector: u64, op: Op, time: Nanos) {
         if let Some(open) = self.unserved(sector, op) {
             open.served = Some(time);
@@ -275,7 +277,7 @@ impl Device {
         list.iter_mut().find(|open| open.request.op == op && open.served.is_none())
     }
 
-    /// The driver gave a request back.
+    /// Handles a requeue: the driver returned a request.
     pub(super) fn requeue(&mut self, event: &Event, books: &mut Books) {
         self.requeues = true;
         if is_kernel_flush(event) {
@@ -292,7 +294,7 @@ impl Device {
         }
     }
 
-    /// A part or all of a request is done.
+    /// Handles a completion of a part or all of a request.
     pub(super) fn complete(&mut self, event: &Event, books: &mut Books) {
         if !self.completions {
             self.completions = true;
@@ -308,7 +310,7 @@ impl Device {
             return self.complete_flush(event, books);
         }
         if event.sectors == 0 {
-            // Commands that pass through the block layer, and those to zones, end so too: they carry no data.
+            // Passthrough commands and those to zones also end so, because they carry no data.
             if event.op == Op::Write {
                 self.complete_sequence(event, books);
             } else {
@@ -340,7 +342,7 @@ impl Device {
         }
     }
 
-    /// A completion before any other event. If no other follows, it is all that is known of its request.
+    /// Handles a completion before any issue or queue event. If none of these follows, it is all that is known of its request.
     fn complete_early(&mut self, event: &Event, is_flush: bool, books: &mut Books) {
         let mut open = Open::new(event);
         open.request.flags = event.flags;
@@ -361,12 +363,12 @@ impl Device {
             return;
         }
         flush.open.request.flags = event.flags.intersection(Flags::FAILED);
-        // The kernel names no sector for its own flush.
+        // The kernel states no sector for its own flush.
         flush.open.request.sector = Sector(0);
         emit(&flush.open, event.time, books);
     }
 
-    /// The completion of length 0 that ends a flush, or a write that went through flushes.
+    /// Handles the completion of length 0 that ends a flush, or a write with flushes before or after its data.
     fn complete_sequence(&mut self, event: &Event, books: &mut Books) {
         let finishing = self.finishing.take(event.sector, 0, event.op).map(|(open, _)| open);
         if let Some(mut open) = finishing.or_else(|| self.flushes.waiting.pop_front()) {
@@ -381,7 +383,7 @@ impl Device {
         }
     }
 
-    /// Whether a request of this kind at this sector is with the driver.
+    /// Whether the driver has a request of this operation at this sector.
     pub(super) fn has_issued(&self, sector: u64, op: Op) -> bool {
         self.issued.at(sector).any(|open| open.request.op == op && open.served.is_none())
     }
@@ -394,7 +396,7 @@ impl Device {
         shelved.chain(self.flushes.arrivals()).min()
     }
 
-    /// Ends the oldest half of the open requests where there are more than `limit`.
+    /// Ends open requests if there are more than `limit`, so that the newest `limit / 2` are left.
     pub(super) fn give_up(&mut self, limit: usize, passed_on: bool, books: &mut Books) {
         if self.early.len() > limit {
             self.only_completions = true;
@@ -409,13 +411,13 @@ impl Device {
                 books.counts.passed_on += open.events;
             }
             Some(complete) => {
-                // Its data was done; only the completion of the flush after it is missing.
+                // Its data is complete; only the completion of the flush after it is missing.
                 books.ledger.ambiguous += 1;
                 emit(&open, complete, books);
             }
             None if completions => lose(&open, books),
             None => match open.served {
-                // The driver's end is all that was recorded of it.
+                // The end of the driver's command is the only recorded end.
                 Some(end) => emit(&open, end, books),
                 None => keep(&open, open.request, books),
             },
@@ -443,7 +445,7 @@ impl Device {
     }
 }
 
-/// A request of which only the completion was recorded: its time is all that is known, and stands for the arrival.
+/// Keeps a request of which only the completion was recorded; its time is used as arrival.
 fn keep_completion(open: &Open, books: &mut Books) {
     books.ledger.from_completion += 1;
     keep(open, open.request, books);

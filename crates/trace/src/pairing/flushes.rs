@@ -1,4 +1,4 @@
-//! Flushes of the device's cache: those that tasks wait for, and those of the kernel that serve them.
+//! Flushes of the device's cache: those that tasks requested, and those that the kernel issues for them.
 
 use std::collections::VecDeque;
 
@@ -11,23 +11,23 @@ use super::{Event, EventKind};
 #[derive(Clone, Copy, Debug)]
 pub(super) struct KernelFlush {
     pub(super) open: Open,
-    /// Whether a request that is kept by itself waits for it.
+    /// Whether a request that is kept waits for it.
     pub(super) serves: bool,
-    /// The driver gave it back; its next issue is the same flush.
+    /// Whether the driver returned it; the next issue is then of the same flush.
     returned: bool,
 }
 
 /// The flushes of one device.
 #[derive(Debug, Default)]
 pub(super) struct Flushes {
-    /// Those that a task waits for, the oldest first.
+    /// Flushes that tasks requested, the oldest first.
     pub(super) waiting: VecDeque<Open>,
-    /// Those of the kernel that are with the driver, the oldest first.
+    /// Flushes of the kernel that the driver has, the oldest first.
     pub(super) running: VecDeque<KernelFlush>,
 }
 
 /// Whether the event is of a flush that the kernel itself issues: `FF`, or before kernel 4.8 a write of no sectors with a
-/// flush before it, which completes at sector 2^64-1.
+/// preflush, which completes at sector 2^64-1.
 pub(super) fn is_kernel_flush(event: &Event) -> bool {
     let empty_write = event.op == Op::Write && event.sectors == 0 && event.flags.contains(Flags::PREFLUSH);
     match event.kind {
@@ -38,7 +38,7 @@ pub(super) fn is_kernel_flush(event: &Event) -> bool {
 }
 
 impl Flushes {
-    /// Takes the issue of a flush of the kernel. `serves` says whether a write of which the flush is a part waits for it.
+    /// Handles the issue of a flush of the kernel. `serves` is whether a write waits for it as one of its steps.
     pub(super) fn issue(&mut self, event: &Event, mut serves: bool) {
         if let Some(running) = self.running.back_mut().filter(|running| running.returned) {
             running.returned = false;
@@ -58,7 +58,7 @@ impl Flushes {
         self.running.push_back(KernelFlush { open, serves, returned: false });
     }
 
-    /// The driver gave the latest one back; false if none is with it.
+    /// Handles the requeue of the latest flush; false if the driver has none.
     pub(super) fn requeue(&mut self) -> bool {
         let Some(running) = self.running.back_mut() else { return false };
         running.returned = true;
@@ -66,19 +66,20 @@ impl Flushes {
         true
     }
 
-    /// Ends the latest one: where a completion was lost, older ones never end. Says whether it was the only one.
+    /// Ends the latest flush, because older ones never end if their completion was lost. Also returns whether it was the only
+    /// one.
     pub(super) fn complete(&mut self) -> Option<(KernelFlush, bool)> {
         let flush = self.running.pop_back()?;
         Some((flush, self.running.is_empty()))
     }
 
-    /// Arrivals of those that are open.
+    /// Arrivals of the open flushes that become requests.
     pub(super) fn arrivals(&self) -> impl Iterator<Item = Nanos> {
         let running = self.running.iter().filter(|running| !running.serves).map(|running| &running.open);
         self.waiting.iter().chain(running).map(|open| open.request.arrival)
     }
 
-    /// The larger number of open ones.
+    /// The number of waiting flushes or of running ones, whichever is larger.
     pub(super) fn len(&self) -> usize {
         self.waiting.len().max(self.running.len())
     }

@@ -1,32 +1,32 @@
-//! From block-layer events to requests.
+//! Combines block-layer events into requests.
 //!
-//! The kernel reports what happens to an I/O as separate events that share no identifier: device, sector and length
-//! decide which belong together. The rules, tried on Linux 6.1, 6.12 and 6.18:
+//! The kernel reports what happens to an I/O as separate events that share no identifier: device, sector and length decide
+//! which belong together. The rules, tested on Linux 6.1, 6.12 and 6.18:
 //!
-//! 1. A queued I/O waits until the range that holds it is issued; a completion ends the issued request of its sector.
-//!    Several candidates of one sector are taken first in, first out, and counted as ambiguous.
-//! 2. A merge joins an I/O to its neighbour: the request keeps the earlier arrival. A split makes two of one, and the
-//!    second part gets no event of its own.
-//! 3. A completion of less than was issued moves the request on to its next sector; a requeue puts it back. A driver
-//!    may give a request back without that event: an issue of a range that is with the driver, and for which nothing
-//!    waits, issues the same request again. Recorded without queueing it may be another request: it is ambiguous too.
-//!    It is one from the first requeue event of a device on, because its kernel reports what a driver gives back.
-//! 4. A cache flush (`FWS`, no data) is done by the flush that is issued next (`FF`; before kernel 4.8 `FWS` at sector 2^64-1),
-//!    which serves all that wait, and ends with a completion of length 0. A flush of the kernel that nothing waits for is a
-//!    request itself. Of several that are with the driver, the latest ends first: after a lost completion none takes too long.
-//! 5. A write with a flush before it, or with forced unit access on a device that has none, passes through those
-//!    flushes: its data completes first and a completion of length 0, at the sector of its last piece, ends it.
-//! 6. Recordings without some of these events are met half way: the earliest stage seen gives the arrival. A request that was
-//!    issued but not queued on the record arrives with its issue, and is counted. Without completions the requests stay open,
-//!    or end with the command of the driver; with completions alone, each is a request that arrives at that time.
+//! 1. A queued I/O waits until a range that contains it is issued; a completion ends the issued request of its sector. If
+//!    several requests of one sector match, the oldest is taken, and the choice is counted as ambiguous.
+//! 2. A merge joins an I/O to its neighbour: the request keeps the earlier arrival. A split divides an I/O, and the second part
+//!    gets no event of its own.
+//! 3. A completion of less than was issued advances the request to its next sector; a requeue makes it wait again. A driver may
+//!    return a request without that event: an issue of a range that the driver has, and for which no request waits, is then the
+//!    same request again. If queueing is not recorded, it may be another request, and is counted as ambiguous too. After the
+//!    first requeue event of a device, it is another request, because this kernel reports what a driver returns.
+//! 4. A cache flush (`FWS`, no data) is executed by the next flush that the kernel issues (`FF`; before kernel 4.8 `FWS` at
+//!    sector 2^64-1), which serves all waiting flushes, and ends with a completion of length 0. A flush of the kernel for which
+//!    nothing waits is a request itself. If the driver has several, the latest ends first, so that a lost completion makes no
+//!    later flush too long.
+//! 5. A write with a preflush, or with forced unit access on a device without it, includes flushes of the kernel: its data
+//!    completes first, and a completion of length 0, at the sector of its last part, ends it.
+//! 6. If some of these events are not recorded, the earliest recorded stage is the arrival. A request with an issue but no
+//!    queue event arrives at its issue, and is counted. Without completions, requests have no end, or end with the command of
+//!    the driver. With completions alone, each is a request that arrives at that time.
 //! 7. A zone append (`ZA`) is issued at the start of its zone; its completion states the sector that was written. The completion
 //!    belongs to the oldest append of the same length to the zone that contains this sector.
-//! 8. What is queued to a mapped device (dm, zram) is passed on to a disk, or served without a request. Where other
-//!    devices issue or complete requests, those of a device that never does are left out and counted as skipped.
+//! 8. I/O to a mapped device (dm, zram) is passed on to a disk, or served without a request. If other devices issue or complete
+//!    requests, the I/O of a device that never does is left out and counted as skipped.
 //!
-//! Of a request, `start` is the first time that any part of it was issued to the driver (its flush included), `issue`
-//! the last time that its data was (handed to the device, where the driver reports that), and `complete` the final
-//! completion.
+//! `start` of a request is the first time that any part of it was issued to the driver, including its flush. `issue` is the
+//! last time that its data was issued, or given to the device if the driver reports that. `complete` is the final completion.
 
 mod appends;
 mod counts;
@@ -45,7 +45,7 @@ use emmclab_base::{Flags, NameId, Nanos, Op, Request, Sector};
 
 use crate::ledger::Ledger;
 
-/// Largest number of open requests of a device; beyond it, the oldest half is dropped.
+/// Maximum number of open requests of a device; if there are more, the oldest half is dropped.
 const MAX_OPEN: usize = 1 << 16;
 
 /// Kinds of block-layer events.
@@ -53,17 +53,17 @@ const MAX_OPEN: usize = 1 << 16;
 pub enum EventKind {
     /// An I/O was queued (`block_bio_queue`, Q).
     Queue,
-    /// A request was allocated for it (`block_getrq`, G).
+    /// A request was allocated for an I/O (`block_getrq`, G).
     GetRequest,
-    /// The request went to the scheduler (`block_rq_insert`, I).
+    /// A request was given to the I/O scheduler (`block_rq_insert`, I).
     Insert,
-    /// The request went to the driver (`block_rq_issue`, D).
+    /// A request was given to the driver (`block_rq_issue`, D).
     Issue,
-    /// The driver handed it to the device (`mmc_request_start`).
+    /// The driver gave a request to the device (`mmc_request_start`).
     Submit,
-    /// A part or all of it is done (`block_rq_complete`, C).
+    /// A part or all of a request was completed (`block_rq_complete`, C).
     Complete,
-    /// The driver gave it back (`block_rq_requeue`, R).
+    /// The driver returned a request (`block_rq_requeue`, R).
     Requeue,
     /// An I/O was joined to the end of a request (`block_bio_backmerge`, M).
     BackMerge,
@@ -76,7 +76,7 @@ pub enum EventKind {
 }
 
 impl EventKind {
-    /// The kernel's events by name; a split without its second sector.
+    /// The kernel's events by name; a split has the sector 0 here.
     pub const NAMES: [(&str, EventKind); 10] = [
         ("block_bio_queue", EventKind::Queue),
         ("block_getrq", EventKind::GetRequest),
@@ -135,7 +135,7 @@ pub struct Pairer {
 }
 
 impl Pairer {
-    /// Takes the next event in order of time and appends the requests that it ends.
+    /// Handles the next event, in order of time, and appends the requests that it ends to `out`.
     pub fn feed(&mut self, event: &Event, ledger: &mut Ledger, out: &mut Vec<Request>) {
         if event.flags.contains(Flags::APPEND) {
             return self.zone_append(event, ledger, out);
@@ -143,7 +143,8 @@ impl Pairer {
         self.take(event, ledger, out);
     }
 
-    /// A zone append is issued at the start of its zone; its completion states the sector that was written.
+    /// Handles an event of a zone append, which is issued at the start of its zone; its completion states the sector that was
+    /// written.
     #[cold]
     fn zone_append(&mut self, event: &Event, ledger: &mut Ledger, out: &mut Vec<Request>) {
         let Event { kind, device, sector, sectors, .. } = *event;
@@ -188,12 +189,12 @@ impl Pairer {
         }
     }
 
-    /// Whether the device has a request of this kind at this sector with its driver.
+    /// Whether the driver of the device has a request of this operation at this sector.
     pub(crate) fn has_issued(&self, device: NameId, sector: u64, op: Op) -> bool {
         self.devices.get(&device).is_some_and(|device| device.has_issued(sector, op))
     }
 
-    /// Notes that the driver reported the end of the command of a request, which is its completion if none is recorded.
+    /// Notes the time at which the driver reported the end of a request's command; it is the completion if none is recorded.
     pub(crate) fn served(&mut self, device: NameId, sector: u64, op: Op, time: Nanos) {
         if let Some(device) = self.devices.get_mut(&device) {
             device.served(sector, op, time);
@@ -219,14 +220,15 @@ impl Pairer {
         }
     }
 
-    /// Arrival of the oldest open request: completed requests may be sorted up to here.
+    /// Arrival of the oldest open request; no later request will arrive before it, so completed requests can be sorted up to
+    /// here.
     pub fn oldest_open(&self) -> Option<Nanos> {
         let any_active = self.any_active();
         let devices = self.devices.values().filter(|device| device.is_active() || !any_active);
         devices.filter_map(Device::oldest_open).min()
     }
 
-    /// Ends the recording: what is still open is unpaired, except where the device's completions were not recorded.
+    /// Ends the recording. Open requests are unpaired, unless the completions of their device are not recorded.
     pub fn finish(&mut self, ledger: &mut Ledger, out: &mut Vec<Request>) {
         self.give_up(0, ledger, out);
         self.devices.clear();

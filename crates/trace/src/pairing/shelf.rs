@@ -1,4 +1,4 @@
-//! Open requests, found by where they begin.
+//! Open requests of a device, by their first sector.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -6,25 +6,25 @@ use emmclab_base::{Flags, Nanos, Op, Request, Sector};
 
 use super::Event;
 
-/// A request on its way.
+/// A request that is not complete.
 #[derive(Clone, Copy, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "each is known or not by itself")]
 pub(super) struct Open {
     pub(super) request: Request,
-    /// The next sector to be done; moves on with partial completions.
+    /// The next sector to be completed; advances with partial completions.
     pub(super) position: u64,
     pub(super) end: u64,
-    /// Whether its arrival was seen, or it was first met as issued.
+    /// Whether its arrival was recorded; false if its first event is the issue.
     pub(super) queued: bool,
     /// Whether the kernel will end it with a completion of length 0.
     pub(super) sequenced: bool,
-    /// Whether it may be the request before of the same range, issued once more.
+    /// Whether it may be another issue of an earlier request of the same range.
     pub(super) again: bool,
-    /// When the driver saw the end of its command.
+    /// Time at which the driver saw its command end.
     pub(super) served: Option<Nanos>,
-    /// Whether it was done in parts, each by a command of its own.
+    /// Whether it was completed in parts, each with a command of its own.
     pub(super) in_parts: bool,
-    /// Events that it was made of.
+    /// Number of its events.
     pub(super) events: u64,
 }
 
@@ -52,7 +52,7 @@ impl Open {
         }
     }
 
-    /// Takes in `other`, which lies beside it.
+    /// Adds the adjacent request `other` to this one.
     pub(super) fn join(&mut self, other: &Open) {
         self.position = self.position.min(other.position);
         self.end = self.end.max(other.end);
@@ -67,22 +67,21 @@ impl Open {
         self.measure();
     }
 
-    /// The end of its command, where a single command was all that it took: it lies between issue and completion, and no flush was
-    /// done for the request.
+    /// The end of its command, if the request was a single command without flushes and the end is between issue and completion.
     pub(super) fn served_at(&self, complete: Nanos) -> Option<Nanos> {
         let is_single = !self.in_parts && !self.sequenced;
         let is_later = |end: &Nanos| self.request.issue.is_some_and(|issue| issue <= *end);
         self.served.filter(|end| is_single && is_later(end) && *end <= complete)
     }
 
-    /// Sets the length by the range.
+    /// Sets the length of the request from its first sector and its end.
     pub(super) fn measure(&mut self) {
         let sectors = self.end.saturating_sub(self.request.sector.0);
         self.request.sectors = u32::try_from(sectors).unwrap_or(u32::MAX);
     }
 }
 
-/// Requests by the sector that will be named next, first in, first out.
+/// Requests by the sector that their next event will state; those of one sector are first in, first out.
 #[derive(Debug, Default)]
 pub(super) struct Shelf {
     pub(super) by_sector: BTreeMap<u64, VecDeque<Open>>,
@@ -100,8 +99,8 @@ impl Shelf {
         self.len += 1;
     }
 
-    /// Takes the request at `sector` that fits: of these sectors if there is one, else the oldest. Also says whether
-    /// there was a choice.
+    /// Removes and returns a request of this operation at `sector`: one of exactly this length if there is one, otherwise the
+    /// oldest. Also returns whether there was a choice.
     pub(super) fn take(&mut self, sector: u64, sectors: u32, op: Op) -> Option<(Open, bool)> {
         let list = self.by_sector.get_mut(&sector)?;
         let end = sector.saturating_add(u64::from(sectors));
@@ -117,7 +116,8 @@ impl Shelf {
         Some((open, choice))
     }
 
-    /// Takes the latest request that ends at `end`; its neighbours in the list may overlap it.
+    /// Removes and returns the latest request of this operation that ends at `end`. The first sectors before `end` are
+    /// searched, at most 64 of them, because requests may overlap.
     pub(super) fn take_ending(&mut self, end: u64, op: Op) -> Option<Open> {
         const NEIGHBOURS: usize = 64;
         let (&sector, at) =
@@ -128,7 +128,7 @@ impl Shelf {
         self.remove(sector, at)
     }
 
-    /// Takes the newest request of exactly this range: an I/O that was queued just now.
+    /// Removes and returns the newest request of exactly this range: an I/O that was just queued.
     pub(super) fn take_newest(&mut self, sector: u64, sectors: u32, op: Op) -> Option<Open> {
         let end = sector.saturating_add(u64::from(sectors));
         let list = self.by_sector.get(&sector)?;
@@ -153,7 +153,7 @@ impl Shelf {
         all.filter(move |open| open.end == end && open.request.op == op)
     }
 
-    /// Joins requests that may be issues of the one before to it, and returns their number.
+    /// Joins each request that may be another issue of an earlier one to that one; returns the number of joined requests.
     pub(super) fn join_repeated(&mut self) -> u64 {
         let mut joined = 0;
         for list in self.by_sector.values_mut() {
@@ -181,7 +181,7 @@ impl Shelf {
         self.by_sector.get(&sector).into_iter().flatten()
     }
 
-    /// Takes everything, the oldest first.
+    /// Removes and returns all requests, the oldest first.
     pub(super) fn drain(&mut self) -> Vec<Open> {
         self.len = 0;
         let mut all: Vec<_> = std::mem::take(&mut self.by_sector).into_values().flatten().collect();

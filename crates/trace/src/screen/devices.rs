@@ -1,17 +1,17 @@
-//! The devices of a trace, with their requests.
+//! Counts the requests of each device or process of a trace.
 
 use emmclab_base::{Error, Kind};
 
 use crate::names::Names;
 use crate::rows::NO_NAME;
 
-/// Names in a message at most.
+/// Maximum number of names in a message.
 const NAMED: usize = 12;
 
-/// Requests by name: of devices, or of processes.
+/// Numbers of requests by name, of devices or of processes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Shares {
-    /// By id.
+    /// Number of requests, by id of the name.
     counts: Vec<u64>,
     /// Requests without a name.
     unnamed: u64,
@@ -24,7 +24,7 @@ impl Shares {
             self.unnamed += rows as u64;
             return;
         };
-        // Mostly all are the same.
+        // In most batches all are equal.
         if rest.iter().all(|id| *id == first) {
             self.count(first, rows as u64);
         } else {
@@ -46,17 +46,17 @@ impl Shares {
         self.counts[id] += requests;
     }
 
-    /// Requests of the name with this id.
+    /// Number of requests of the name with this id.
     pub fn of(&self, id: usize) -> u64 {
         self.counts.get(id).copied().unwrap_or(0)
     }
 
-    /// Names that requests have.
+    /// Number of names that have requests.
     pub fn len(&self) -> usize {
         self.counts.iter().filter(|count| **count > 0).count()
     }
 
-    /// Names with their requests, most first.
+    /// Names with their numbers of requests, the largest number first.
     pub fn rows<'a>(&self, names: &'a Names) -> Vec<(&'a str, u64)> {
         let counts = self.counts.iter().copied();
         let mut rows: Vec<_> = names.iter().zip(counts).filter(|(_, count)| *count > 0).collect();
@@ -80,13 +80,13 @@ impl Shares {
     }
 }
 
-/// A share in percent; one that is not zero does not read as zero.
+/// A share in percent; a small one that is not zero is `<0.1 %`.
 fn share(count: u64, all: u64) -> String {
     let pct = 100.0 * count as f64 / all.max(1) as f64;
     if pct < 0.05 { "<0.1 %".to_owned() } else { format!("{pct:.1} %") }
 }
 
-/// The error of a trace of several devices where one is needed.
+/// The error for a trace of several devices if one is required.
 pub(super) fn several_devices(devices: &Shares, names: &Names) -> Error {
     let first = devices.rows(names).first().map_or("NAME", |(name, _)| *name).to_owned();
     let message = format!(

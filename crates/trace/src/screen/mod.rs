@@ -1,6 +1,6 @@
-//! The steps for requests of a trace once they stand in order of arrival: suspected re-issues are marked, unwanted
-//! requests are left out, and re-issues dropped where asked for. In this order: a re-issue is judged by all requests, and
-//! the counts of re-issues are those of the wanted requests.
+//! Screens the requests of a trace in order of arrival. Suspected re-issues are marked, then unwanted requests are left out,
+//! then re-issues are dropped if asked. This order matters: all requests are used to find re-issues, but only re-issues among
+//! the wanted requests are counted.
 
 mod devices;
 mod only;
@@ -28,27 +28,27 @@ use crate::names::Names;
 
 /// Screens batches in order of arrival, in bounded memory.
 pub(crate) struct Screen {
-    /// `None` if the file says which requests are re-issues.
+    /// `None` if the file states which requests are re-issues.
     reissues: Option<Reissues>,
-    /// Where it is not the usual one.
+    /// `--reissue-window`; `None` for the default.
     window: Option<ReissueWindow>,
     selection: Option<Selection>,
     drop_reissued: bool,
     one_device: bool,
-    /// A part of a trace may lack what the whole has.
+    /// Whether this is a part of a trace, in which wanted values may be missing.
     is_slice: bool,
-    /// Marked requests among those that are wanted.
+    /// Number of marked requests among those that are wanted.
     reissued: u64,
     dropped: u64,
-    /// Dropped when the file was written.
+    /// Number of re-issues that were dropped when the file was written.
     dropped_before: u64,
     devices: Shares,
-    /// Processes and devices of the last batch.
+    /// Names of processes and devices as of the last batch.
     names: Option<(Arc<Names>, Arc<Names>)>,
 }
 
 impl Screen {
-    /// For a trace with this ledger at its beginning.
+    /// `stored` is the ledger of the source before reading.
     pub fn new(options: &ReadOptions, stored: &Ledger) -> Self {
         let origin = options.slice.as_ref().map(|slice| slice.origin);
         Self {
@@ -69,7 +69,7 @@ impl Screen {
         }
     }
 
-    /// When a request may be issued again, where reading was told so.
+    /// `--reissue-window`; `None` for the default.
     pub fn window(&self) -> Option<ReissueWindow> {
         self.window
     }
@@ -79,7 +79,7 @@ impl Screen {
         self.selection.is_some() || self.drop_reissued
     }
 
-    /// From now on a trace of several devices is refused.
+    /// Refuses a trace of several devices from now on.
     pub fn require_one_device(&mut self) {
         self.one_device = true;
     }
@@ -107,12 +107,12 @@ impl Screen {
         batch
     }
 
-    /// Whether the trace turned out to be one that is to be refused.
+    /// Whether the trace is to be refused because it has several devices.
     pub fn refuses(&self) -> bool {
         self.one_device && self.devices.len() > 1
     }
 
-    /// Checks at the end of the trace what can be known then only.
+    /// At the end of the trace, checks for several devices, and for wanted values that no request has.
     pub fn check(&self) -> Result<()> {
         let Some((processes, devices)) = &self.names else { return Ok(()) };
         if self.refuses() {
@@ -122,10 +122,10 @@ impl Screen {
         selection.map_or(Ok(()), |selection| selection.check(processes, devices))
     }
 
-    /// Adds what was counted to the ledger of the source.
+    /// Adds its counts to the ledger of the source.
     pub fn count(&self, ledger: &mut Ledger) {
         let left_out = self.selection.as_ref().map_or(0, Selection::left_out);
-        // A Parquet trace brings its count with it.
+        // A Parquet trace contains its count.
         ledger.kept = ledger.kept.saturating_sub(left_out + self.dropped);
         ledger.filtered += left_out;
         let judged = self.reissues.as_ref().is_none_or(Reissues::judged);
@@ -133,7 +133,7 @@ impl Screen {
         ledger.dropped_reissues += self.dropped;
     }
 
-    /// Devices with their requests, most first.
+    /// Devices with their numbers of requests, the largest number first.
     pub fn devices(&self) -> Vec<(String, u64)> {
         let rows = self.names.as_ref().map(|(_, names)| self.devices.rows(names)).unwrap_or_default();
         rows.into_iter().map(|(name, requests)| (name.to_owned(), requests)).collect()
@@ -150,7 +150,7 @@ impl Batch {
         Batch { flags: flags.into(), ..self }
     }
 
-    /// These rows, which are in order.
+    /// The batch of these rows, which must be in order.
     pub(crate) fn chosen(self, rows: &[usize]) -> Batch {
         if rows.len() == self.len() {
             return self;

@@ -1,4 +1,4 @@
-//! The requests that are wanted of a trace (`--only`).
+//! Conditions that choose requests of a trace (`--only`).
 
 use emmclab_base::{Error, Kind, Nanos, Op, Result};
 
@@ -8,12 +8,12 @@ use crate::duration::parse_duration;
 pub(super) const OPTION: &str = "--only";
 const KEYS: [&str; 6] = ["device", "process", "pid", "op", "from", "to"];
 
-/// Conditions on requests; a request has to meet all of them, and of each one of its values.
+/// Conditions on requests. A request must meet every condition, and meets a condition if it has one of its values.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Only {
-    /// Names of devices with `*` and `?`; any where empty.
+    /// Names of devices with `*` and `?`; all if empty.
     pub(super) devices: Vec<String>,
-    /// Names of processes with `*` and `?`; any where empty.
+    /// Names of processes with `*` and `?`; all if empty.
     pub(super) processes: Vec<String>,
     pub(super) pids: Vec<i32>,
     pub(super) ops: Vec<Op>,
@@ -24,11 +24,11 @@ pub struct Only {
 }
 
 impl Only {
-    /// From texts as `device=8,0,process=kworker/*|fio`; those of several texts hold together, and several values of a key
-    /// are joined with `|` or given one by one. A comma ends a value where a key follows.
+    /// Parses texts such as `device=8,0,process=kworker/*|fio`. The conditions of all texts must hold. Several values of a key
+    /// are joined with `|` or given one by one. A comma ends a value if a key follows.
     ///
     /// # Errors
-    /// [`Kind::Config`] at an unknown key, or a value that cannot be one.
+    /// [`Kind::Config`] at an unknown key, or an invalid value.
     pub fn parse(texts: &[String]) -> Result<Self> {
         let mut only = Self::default();
         let mut times = (None, None);
@@ -87,7 +87,7 @@ impl Only {
     }
 }
 
-/// The conditions in a text: it is cut at each comma that a word and `=` follow.
+/// The conditions in a text: splits it at each comma that is followed by a word and `=`.
 fn conditions(text: &str) -> Vec<&str> {
     let begins_one = |rest: &str| {
         let word = rest.trim_start_matches(|c: char| c.is_ascii_lowercase() || c == '_');

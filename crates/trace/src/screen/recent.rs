@@ -2,22 +2,23 @@
 
 use emmclab_base::Request;
 
-/// Room at the start, which stays in the first-level cache.
+/// Initial capacity, which fits in the first-level cache.
 const FIRST_ROOM: usize = 1 << 8;
-/// Requests that are held at most; beyond it, the oldest go early. Within 3 ms these are 20 million a second, within
-/// 100 ms 655 thousand.
+/// Maximum number of requests that are held; if there are more, the oldest are dropped early. This is 20 million requests per
+/// second for 3 ms, and 655 thousand per second for 100 ms.
 const MOST: usize = 1 << 16;
-/// In place of a number: no request of this hash came before.
+/// In place of a number: there is no earlier request of this hash.
 const NONE: u32 = u32::MAX;
 
-/// A ring of requests, and for each hash the number of the latest of them, which leads to the one before.
+/// A ring of requests, and for each hash the number of its latest request. Each entry has the number of the previous request of
+/// its hash.
 #[derive(Clone, Debug)]
 pub(super) struct Recent {
-    /// Nanoseconds for which requests are held.
+    /// Time for which requests are held, in nanoseconds.
     horizon_ns: i64,
     ring: Vec<Entry>,
     latest: Vec<u32>,
-    /// Requests so far, modulo 2^32.
+    /// Number of requests so far, modulo 2^32.
     count: u32,
 }
 
@@ -37,7 +38,7 @@ impl Recent {
     pub fn find(&self, request: &Request) -> Option<&Request> {
         let mut number = self.latest[self.bucket(request)];
         loop {
-            // What is older than the ring has been overwritten.
+            // Requests that are older than the ring were overwritten.
             let age = self.count.wrapping_sub(number) as usize;
             if number == NONE || age > self.ring.len() {
                 return None;
@@ -54,7 +55,7 @@ impl Recent {
         }
     }
 
-    /// Adds a request; they come in order of arrival.
+    /// Adds a request; requests must be added in order of arrival.
     #[inline]
     pub fn push(&mut self, request: &Request) {
         let room = self.latest.len() / 2;
@@ -73,14 +74,14 @@ impl Recent {
             None => self.ring.push(entry),
         }
         self.latest[bucket] = self.count;
-        // A number that means none is passed over, with the ring's place that belongs to it.
+        // The count must not become `NONE`, so the ring is numbered from 0 again.
         self.count = self.count.wrapping_add(1);
         if self.count == NONE {
             self.restart(self.latest.len() / 2);
         }
     }
 
-    /// Puts the requests into a ring with this room, in order, counted from 0.
+    /// Puts the requests into a ring of capacity `room`, in order, and numbers them from 0.
     #[cold]
     fn restart(&mut self, room: usize) {
         let oldest = self.count as usize % self.ring.len().max(1);

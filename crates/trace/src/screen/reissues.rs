@@ -1,13 +1,13 @@
-//! Suspected re-issues: requests that the driver gave back and the kernel issued again, in a trace of issues that does not
-//! tell the two apart.
+//! Finds suspected re-issues: requests that the driver returned and the kernel issued again, in a trace of issues that does not
+//! mark them.
 //!
-//! The latest earlier request of the same device, sector, length and operation came 0.5 to 3 ms before, or within
-//! another window that is asked for, and
-//! - where processes are recorded: it is of another process, and this one is issued by a kernel worker (`kworker/...`);
-//! - where completions are recorded: it was not complete.
+//! A request is suspected if the latest earlier request of the same device, sector, length and operation was 0.5 to 3 ms (or
+//! `--reissue-window`) before it, and
+//! - if processes are recorded: the earlier one is of another process, and this one is of a kernel worker (`kworker/...`);
+//! - if completions are recorded: the earlier one was not complete.
 //!
-//! A driver that cannot take a request, because the link to the device sleeps, gives it back; a worker of the block layer
-//! issues it again when the link is up. Requests with neither process nor completion cannot be judged.
+//! A driver that cannot accept a request, because the link to the device sleeps, returns it; a worker of the block layer issues
+//! it again when the link is up. Requests with neither process nor completion cannot be judged.
 
 use emmclab_base::{Flags, Request};
 
@@ -22,7 +22,7 @@ const WORKER: &str = "kworker/";
 pub(super) struct Reissues {
     window: ReissueWindow,
     recent: Recent,
-    /// By id of a process, whether it is a kernel worker.
+    /// Whether a process is a kernel worker, by the id of its name.
     workers: Vec<bool>,
     judged: bool,
 }
@@ -32,7 +32,7 @@ impl Reissues {
         Self { window, recent: Recent::new(window.latest_ns()), workers: Vec::new(), judged: false }
     }
 
-    /// Whether any request could be judged.
+    /// Whether any batch had the processes or completions that are needed.
     pub fn judged(&self) -> bool {
         self.judged
     }
@@ -71,7 +71,7 @@ impl Reissues {
     }
 }
 
-/// By their ids where both have one, else by their names.
+/// Whether two requests are of different processes: compares their pids if both have one, otherwise their names.
 fn of_another_process(first: &Request, second: &Request) -> bool {
     match (first.pid, second.pid, first.process) {
         (Some(a), Some(b), _) => a != b,

@@ -1,4 +1,4 @@
-//! Leaving out the requests that are not wanted, and finding values that no request has.
+//! Leaves out the requests that are not wanted (`--only`), and finds wanted values that no request has.
 
 use std::collections::BTreeMap;
 
@@ -9,10 +9,10 @@ use super::only::{OPTION, Only, fits};
 use crate::batch::Batch;
 use crate::names::Names;
 
-/// Process ids that are remembered, to list them where a wanted one is not there.
+/// Maximum number of process ids that are counted, to list them if a wanted one is missing.
 const MOST_PIDS: usize = 4096;
 
-/// Chooses requests of one trace, and counts what there is.
+/// Chooses requests of one trace, and counts the values of all requests.
 #[derive(Debug)]
 pub(super) struct Selection {
     devices: Wanted,
@@ -30,7 +30,7 @@ pub(super) struct Selection {
 #[derive(Debug)]
 struct Wanted {
     patterns: Vec<String>,
-    /// By id.
+    /// Whether a name fits one of the patterns, by its id.
     fits: Vec<bool>,
     shares: Shares,
 }
@@ -50,7 +50,7 @@ impl Wanted {
             || id.is_some_and(|id| self.fits.get(id.0 as usize).copied().unwrap_or(false))
     }
 
-    /// A pattern that the name of no request fits.
+    /// A pattern that fits no name of a request; `None` if all patterns fit one.
     fn unmet(&self, names: &Names) -> Option<&str> {
         let met = |pattern: &String| {
             names.iter().enumerate().any(|(id, name)| self.shares.of(id) > 0 && fits(pattern, name))
@@ -60,7 +60,7 @@ impl Wanted {
 }
 
 impl Selection {
-    /// For a trace, or for a part of one whose first arrival is the `origin`.
+    /// `origin` is the first arrival of the whole trace, if this is a part of one.
     pub fn new(only: &Only, origin: Option<Nanos>) -> Self {
         Self {
             devices: Wanted::new(&only.devices),
@@ -75,12 +75,12 @@ impl Selection {
         }
     }
 
-    /// Requests left out so far.
+    /// Number of requests left out so far.
     pub fn left_out(&self) -> u64 {
         self.left_out
     }
 
-    /// The rows of a batch that are wanted.
+    /// The batch of the wanted rows.
     pub fn choose(&mut self, batch: Batch) -> Batch {
         self.devices.follow(batch.devices());
         self.processes.follow(batch.processes());
@@ -122,7 +122,7 @@ impl Selection {
             && self.processes.holds(request.process)
     }
 
-    /// Checks at the end of the trace that each value was met by a request, and that all of them together were.
+    /// Checks at the end of the trace that each wanted value was found in a request, and that some request met all conditions.
     pub fn check(&self, processes: &Names, devices: &Names) -> Result<()> {
         if self.first.is_none() {
             // An empty trace is another error.

@@ -1,4 +1,4 @@
-//! Between which times after its first issue a request may be issued again (`--reissue-window`).
+//! The time range after its first issue in which a request may be issued again (`--reissue-window`).
 
 use std::fmt;
 
@@ -7,13 +7,13 @@ use emmclab_base::{Error, Kind, Nanos, Result};
 use crate::duration::parse_duration;
 
 const OPTION: &str = "--reissue-window";
-/// Beyond it, a request of the same range is more likely another one.
+/// Maximum end of the window; later, a request of the same range is more likely another one.
 const LATEST: Nanos = Nanos(1_000_000_000);
 
-/// The time from the first issue of a request to the second; both bounds belong to it.
+/// The time from the first issue of a request to the second, as a range that includes both bounds.
 ///
-/// The default is that of a UFS link that wakes up. Other causes take other times: after `HOST_BUSY`, Linux 6.12 issues a
-/// SCSI command again when another one ends, else 20 to 72 ms later, because the host stays blocked for seven tries.
+/// The default fits a UFS link that wakes up. Other causes need other times: after `HOST_BUSY`, Linux 6.12 issues a SCSI
+/// command again when another one ends, else 20 to 72 ms later, because the host stays blocked for seven tries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReissueWindow {
     soonest: Nanos,
@@ -27,10 +27,10 @@ impl Default for ReissueWindow {
 }
 
 impl ReissueWindow {
-    /// From `SOONEST-LATEST`, as `0.5ms-3ms` or `0-100ms`; a bare number is seconds.
+    /// Parses `SOONEST-LATEST`, as `0.5ms-3ms` or `0-100ms`; a number alone is in seconds.
     ///
     /// # Errors
-    /// [`Kind::Config`] where the text is no such range, or its end lies beyond 1 s.
+    /// [`Kind::Config`] if the text is not such a range, or its end is more than 1 s.
     pub fn parse(text: &str) -> Result<Self> {
         let range = text.split_once('-').and_then(|(soonest, latest)| {
             Some(Self { soonest: parse_duration(soonest.trim())?, latest: parse_duration(latest.trim())? })
@@ -46,14 +46,14 @@ impl ReissueWindow {
         self.latest.0
     }
 
-    /// Whether a request may be issued again after this time.
+    /// Whether a second issue this many nanoseconds after the first may be of the same request.
     #[inline]
     pub(super) fn holds(self, after_ns: i64) -> bool {
         (self.soonest.0..=self.latest.0).contains(&after_ns)
     }
 }
 
-/// As [`ReissueWindow::parse`] reads it.
+/// In the form that [`ReissueWindow::parse`] accepts.
 impl fmt::Display for ReissueWindow {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ms = |time: Nanos| time.0 as f64 / 1e6;

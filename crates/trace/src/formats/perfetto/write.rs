@@ -53,7 +53,7 @@ impl Sender {
 /// Starts a file for a picture in Perfetto's format; an ending of compression after the name compresses it.
 ///
 /// # Errors
-/// [`Kind::Config`] where the name does not end as one of this format, and where the folder cannot be written to.
+/// [`Kind::Config`] if the name does not end as one of this format, and where the folder cannot be written to.
 pub fn picture_file(path: &Path) -> Result<Tracks<AtomicFile>> {
     let name = path.to_string_lossy();
     let (name, compression) = Compression::split(&name);
