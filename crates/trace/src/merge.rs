@@ -88,8 +88,8 @@ mod tests {
     }
 
     proptest! {
-        /// The machine: events are written at rising times on any CPU; a round visits the CPUs one after another while
-        /// more are written.
+        /// Simulates the machine: events are written at rising times on any CPU, and a round visits the CPUs one after another
+        /// while more are written.
         #[test]
         fn the_merged_stream_is_in_order_and_complete(
             steps in prop::collection::vec((0usize..4, 0usize..3), 1..300),

@@ -1,6 +1,6 @@
-//! Requests made of `block_io_start` and `block_io_done`, for recordings without other block events. Source: the kernel's
-//! `include/trace/events/block.h` (since 6.5): the first tells a request as it was made, before others are merged into it, the
-//! second its sector and no length.
+//! Builds requests from `block_io_start` and `block_io_done`, for recordings without other block events. Source: the kernel's
+//! `include/trace/events/block.h` (since 6.5). The first event states a request as it was allocated, before others are merged
+//! into it; the second states its sector, but no length.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -9,31 +9,31 @@ use emmclab_base::{Flags, NameId, Nanos, Op, Request, Sector};
 use crate::ledger::Ledger;
 use crate::pairing::Event;
 
-/// Requests that may be open at a time; more are leftovers of lost events.
+/// Maximum number of open requests; if there are more, the ends of some were lost.
 const MOST_OPEN: usize = 1 << 16;
 
-/// Requests before a sector that are looked through for one that holds it.
+/// Number of requests before a sector that are searched for one that contains it.
 const NEIGHBOURS: usize = 64;
 
-/// The requests of all disks.
+/// The open and ended requests of all disks.
 #[derive(Debug, Default)]
 pub(super) struct AccountedRequests {
     open: BTreeMap<(NameId, u64), VecDeque<Request>>,
     count: usize,
     done: Vec<Request>,
     ends: bool,
-    /// Events taken.
+    /// Number of events read.
     events: u64,
-    /// Requests given on.
+    /// Number of requests returned.
     given: u64,
 }
 
 impl AccountedRequests {
-    /// A request was made.
+    /// Adds a request that was allocated.
     pub(super) fn start(&mut self, event: &Event, ledger: &mut Ledger) {
         self.events += 1;
         if event.sectors == 0 && event.op != Op::Flush {
-            // A command that passes through the block layer.
+            // A passthrough command.
             ledger.skipped += 1;
             return;
         }
@@ -54,7 +54,7 @@ impl AccountedRequests {
         self.count += 1;
     }
 
-    /// A request is done. Where it was done in parts, the event names the sector of the last.
+    /// Ends a request. If it was completed in parts, the event states the sector of the last part.
     pub(super) fn end(&mut self, event: &Event, ledger: &mut Ledger) {
         self.ends = true;
         self.events += 1;
@@ -80,25 +80,25 @@ impl AccountedRequests {
         }
     }
 
-    /// Requests that ended and were not taken yet.
+    /// Number of requests that ended and were not returned yet.
     pub(super) fn len(&self) -> usize {
         self.done.len()
     }
 
-    /// Arrival of the oldest request that was not taken yet.
+    /// Arrival of the oldest request that was not returned yet.
     pub(super) fn oldest(&self) -> Option<Nanos> {
         let open = self.open.values().flatten();
         open.chain(&self.done).map(|request| request.arrival).min()
     }
 
-    /// Gives on the requests that ended.
+    /// Appends the requests that ended to `out`.
     pub(super) fn take(&mut self, ledger: &mut Ledger, out: &mut Vec<Request>) {
         ledger.paired += self.done.iter().filter(|request| request.complete.is_some()).count() as u64;
         self.given += self.done.len() as u64;
         out.append(&mut self.done);
     }
 
-    /// Ends the recording: what is still open is unpaired, except where no end was recorded.
+    /// Ends the recording. Open requests are unpaired, unless no end at all was recorded.
     pub(super) fn finish(&mut self, ledger: &mut Ledger) {
         if self.ends {
             ledger.unpaired += self.count as u64;
@@ -110,7 +110,7 @@ impl AccountedRequests {
         self.count = 0;
     }
 
-    /// Drops everything: other block events tell of the same requests.
+    /// Drops all requests, because other block events contain the same requests.
     pub(super) fn clear(&mut self, ledger: &mut Ledger) {
         ledger.skipped += self.events;
         *self = Self::default();
@@ -121,7 +121,7 @@ impl AccountedRequests {
         self.count == 0 && self.done.is_empty() && self.given == 0
     }
 
-    /// What has to be known of the requests; `None` if there are none.
+    /// The note on how the requests were made; `None` if there are none.
     pub(super) fn note(&self) -> Option<String> {
         (self.given > 0).then(|| {
             "requests are those of block_io_start and block_io_done: what was merged into one after it was made is not in its \

@@ -1,5 +1,5 @@
-//! The activity that a recording counts beside the requests: the device's commands, who waits for files to be durable, and the
-//! journal's commits. Stored as JSON in the header of the trace.
+//! The activity that a recording counts beside the requests: commands of the device, waits of processes for files to be
+//! durable, and commits of journals. Stored as JSON in the header of the trace.
 
 use emmclab_base::{Bytes, Nanos};
 use serde::{Deserialize, Serialize};
@@ -9,24 +9,24 @@ use super::command::CommandKind;
 /// Commands of one kind to one device.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CommandCounts {
-    /// Their purpose.
+    /// The purpose of the commands.
     pub kind: CommandKind,
-    /// How many there were, repeated ones counted each time.
+    /// Number of commands; repeated ones are counted each time.
     pub count: u64,
-    /// Their data.
+    /// Amount of data of the commands.
     pub bytes: Bytes,
-    /// Packed commands among them (eMMC 4.5 and later, kernels before 4.10).
+    /// Number of packed commands among them (eMMC 4.5 and later, kernels before 4.10).
     pub packed: u64,
-    /// Reliable writes among them.
+    /// Number of reliable writes among them.
     pub reliable: u64,
-    /// Those that failed and were given once more.
+    /// Number of commands that failed and were repeated.
     pub retries: u64,
-    /// Those that failed.
+    /// Number of commands that failed.
     pub errors: u64,
-    /// Sum of their times, from start to end.
+    /// Sum of the durations of the commands.
     #[serde(rename = "time_ns")]
     pub time: Nanos,
-    /// The longest time.
+    /// The longest duration of a command.
     #[serde(rename = "longest_ns")]
     pub longest: Nanos,
 }
@@ -34,21 +34,21 @@ pub struct CommandCounts {
 /// The commands of one host controller.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostActivity {
-    /// Its name (`mmc0`, `1d84000.ufshc`; `ufs` where the kernel does not report it).
+    /// Name of the host controller (`mmc0`, `1d84000.ufshc`; `ufs` if the kernel does not report it).
     pub host: String,
     /// Time in which at least one command was in progress.
     #[serde(rename = "busy_ns")]
     pub busy: Nanos,
-    /// Commands whose end was not seen, or whose beginning.
+    /// Commands whose start or end was not recorded.
     pub unpaired: u64,
-    /// By kind; kinds without a command are left out.
+    /// Counts by kind; kinds without a command are left out.
     pub commands: Vec<CommandCounts>,
 }
 
 /// How often and how long a process waited for files to be durable (`fsync`, `fdatasync`, `msync`).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SyncCounts {
-    /// Its name; `pid N` where no event contained the name.
+    /// Name of the process; `pid N` if no event contained the name.
     pub process: String,
     /// The kind of file system.
     pub file_system: String,
@@ -77,7 +77,7 @@ impl SyncCounts {
 /// One wait of a process for a file to be durable.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SyncStall {
-    /// Name of the process; `pid N` where no event contained the name.
+    /// Name of the process; `pid N` if no event contained the name.
     pub process: String,
     /// The kind of file system.
     pub file_system: String,
@@ -108,7 +108,7 @@ pub struct JournalCounts {
 pub struct Activity {
     /// Host controllers, in order of their names.
     pub hosts: Vec<HostActivity>,
-    /// Waiting for durability by process and file system, the most calls first.
+    /// Waits for durability by process and file system, the most calls first.
     pub syncs: Vec<SyncCounts>,
     /// The longest waits for durability, at most 256, in order of their starts.
     pub stalls: Vec<SyncStall>,
@@ -117,17 +117,17 @@ pub struct Activity {
 }
 
 impl Activity {
-    /// True if nothing was learned: no such device, file system or event.
+    /// True if nothing was counted.
     pub fn is_empty(&self) -> bool {
         self.hosts.is_empty() && self.syncs.is_empty() && self.journals.is_empty()
     }
 
-    /// As it is stored in [`crate::Header::activity`]; `None` if nothing was learned.
+    /// The JSON for [`crate::Header::activity`]; `None` if nothing was counted.
     pub fn to_json(&self) -> Option<String> {
         if self.is_empty() { None } else { serde_json::to_string(self).ok() }
     }
 
-    /// From what is stored in [`crate::Header::activity`]; `None` if it is no activity.
+    /// Parses the JSON of [`crate::Header::activity`]; `None` if it is not an activity.
     pub fn from_json(json: &str) -> Option<Self> {
         serde_json::from_str(json).ok()
     }

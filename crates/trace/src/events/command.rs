@@ -1,6 +1,6 @@
-//! Commands that a host controller gives its device, as the MMC and UFS drivers report them. Source: the kernel's
-//! `include/trace/events/mmc.h` and `ufs.h`, `drivers/mmc/core/core.c`, `drivers/ufs/core/ufshcd.c`; opcodes and
-//! arguments: JEDEC JESD84-B51, 6.10.4, and SBC-4.
+//! Commands that a host controller sends to its device, as the MMC and UFS drivers report them. Source: the kernel's
+//! `include/trace/events/mmc.h` and `ufs.h`, `drivers/mmc/core/core.c`, `drivers/ufs/core/ufshcd.c`; opcodes and arguments:
+//! JEDEC JESD84-B51, 6.10.4, and SBC-4.
 
 use emmclab_base::{Op, SECTOR_BYTES};
 use memchr::memmem;
@@ -20,20 +20,20 @@ pub enum CommandKind {
     Read,
     /// Data to the device.
     Write,
-    /// The cache is written back: eMMC `CMD6` to `FLUSH_CACHE`, SCSI `SYNCHRONIZE CACHE`.
+    /// A flush of the cache: eMMC `CMD6` to `FLUSH_CACHE`, SCSI `SYNCHRONIZE CACHE`.
     Flush,
-    /// Discard, trim or erase: eMMC `CMD35`, `CMD36` and `CMD38`, SD `CMD32`, `CMD33` and `CMD38`, SCSI `UNMAP`, and
-    /// `WRITE SAME`, by which Linux discards on disks that prefer it, and writes zeroes.
+    /// Discard, trim or erase: eMMC `CMD35`, `CMD36` and `CMD38`, SD `CMD32`, `CMD33` and `CMD38`, SCSI `UNMAP`, and `WRITE
+    /// SAME`, which Linux uses to write zeroes, and to discard on disks that prefer it.
     Discard,
-    /// A status request (`CMD13`), by which the driver polls for the end of busy time.
+    /// A status request (`CMD13`), with which the driver polls for the end of busy time.
     Status,
     /// Any other setting (`CMD6`): power class, background operations, partition, ...
     Switch,
     /// Sleep and awake: `CMD5`, SCSI `START STOP UNIT`.
     Sleep,
-    /// The link of a UFS goes to sleep: `DME_HIBERNATE_ENTER`.
+    /// Hibernation of a UFS link: `DME_HIBERNATE_ENTER`.
     Hibernate,
-    /// It wakes up: `DME_HIBERNATE_EXIT`, whose time the next command waits for.
+    /// Wake-up of a UFS link: `DME_HIBERNATE_EXIT`; the next command waits for its end.
     WakeUp,
     /// Anything else.
     Other,
@@ -74,52 +74,52 @@ impl CommandKind {
 /// The beginning or the end of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CommandStep {
-    /// It was given to the device.
+    /// The command was given to the device.
     Start {
-        /// Its purpose.
+        /// Purpose of the command.
         kind: CommandKind,
-        /// Its data.
+        /// Bytes of its data.
         bytes: u64,
-        /// Where its data lies.
+        /// The sectors of its data.
         target: Target,
         /// Whether it is an eMMC packed command: several writes in one.
         packed: bool,
         /// Whether it is an eMMC reliable write.
         reliable: bool,
     },
-    /// The device has finished it.
+    /// The device has finished the command.
     Done {
-        /// Whether the command, its data, or the commands around it failed.
+        /// Whether the command, its data, or one of the commands around it failed.
         failed: bool,
-        /// Whether the driver gives it once more after this failure.
+        /// Whether the driver repeats it after this failure.
         again: bool,
     },
 }
 
-/// The place that a command is for.
+/// The sectors that a command is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
-    /// None: it carries no data of the disk, or its event does not tell.
+    /// None: it has no data of the disk, or its event does not state it.
     Nowhere,
     /// Sectors of 512 bytes.
     Sectors {
         /// The first.
         first: u64,
-        /// Their number; 0 if the event does not tell.
+        /// Their number; 0 if the event does not state it.
         count: u64,
     },
-    /// Sectors or logical blocks of the disk: by the kernel's version.
+    /// Sectors or logical blocks of the disk, depending on the kernel's version.
     Blocks {
         /// The first.
         first: u64,
-        /// Their number, where the event tells blocks and no bytes.
+        /// Their number, if the event states blocks and not bytes.
         count: Option<u32>,
-        /// Whether the event has fields of kernels that count logical blocks.
+        /// Whether the event has fields of kernels that use logical blocks.
         is_recent: bool,
     },
     /// The first sector of the erase that the next commands complete (`CMD35`).
     EraseFrom(u64),
-    /// The last sector of it (`CMD36`).
+    /// The last sector of this erase (`CMD36`).
     EraseTo(u64),
     /// The erase of these sectors (`CMD38`).
     Erase(Erase),
@@ -139,7 +139,7 @@ pub enum Target {
 pub struct Erase {
     /// Whether copies of the data are erased too.
     pub secure: bool,
-    /// Whether it is the second step of a secure trim, whose first step named the sectors.
+    /// Whether it is the second step of a secure trim, whose first step stated the sectors.
     pub second_step: bool,
 }
 
@@ -150,18 +150,18 @@ impl Erase {
 }
 
 impl Target {
-    /// The first sector, where the event reports sectors.
+    /// The first sector, if the event reports sectors; otherwise `None`.
     pub fn sector(self) -> Option<u64> {
         if let Target::Sectors { first, .. } = self { Some(first) } else { None }
     }
 }
 
-/// A command begins or ends.
+/// The start or end of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CommandEvent {
-    /// Name of the host controller (`mmc0`, `1d84000.ufshc`), cut or filled with zeros.
+    /// Name of the host controller (`mmc0`, `1d84000.ufshc`), truncated or padded with zeros.
     pub host: [u8; 16],
-    /// The same from start to end, and of no two commands at a time.
+    /// Identifies the command from start to end; no two commands in progress have the same.
     pub id: u64,
     /// The kind of event.
     pub step: CommandStep,
@@ -169,10 +169,10 @@ pub struct CommandEvent {
 
 /// `MMC_DATA_WRITE` in `data_flags`.
 const DATA_WRITE: i64 = 1 << 8;
-/// Argument of `CMD23` (`SET_BLOCK_COUNT`), which goes before a read or write.
+/// Argument of `CMD23` (`SET_BLOCK_COUNT`), which is sent before a read or write.
 const SBC_RELIABLE: i64 = 1 << 31;
 const SBC_PACKED: i64 = 1 << 30;
-/// The byte of the extended register that `CMD6` writes, and its flush.
+/// Position of the `EXT_CSD` index in the argument of `CMD6`, and the index of `FLUSH_CACHE`.
 const SWITCH_INDEX_SHIFT: u32 = 16;
 const FLUSH_CACHE: i64 = 32;
 /// Arguments of an erase (`MMC_SECURE_ERASE_ARG`, `MMC_SECURE_TRIM1_ARG`, `MMC_SECURE_TRIM2_ARG`).
@@ -180,7 +180,8 @@ const SECURE: i64 = 1 << 31;
 const SECOND_STEP: i64 = 1 << 15;
 /// `UFS_CMD_SEND` of `enum ufs_trace_str_t`; the event's others are ends.
 const UFS_SEND: i64 = 0;
-/// Commands of the link, one at a time, are no tags of the queue. Opcodes: `enum uic_cmd_dme` of `ufshci.h`.
+/// Identifies the command of the link, of which there is one at a time; larger than any tag of the queue. Opcodes: `enum
+/// uic_cmd_dme` of `ufshci.h`.
 const UIC_ID: u64 = 1 << 32;
 const UIC_HIBERNATE_ENTER: i64 = 0x17;
 const UIC_HIBERNATE_EXIT: i64 = 0x18;
@@ -200,7 +201,7 @@ impl CommandEvent {
                 let step = CommandStep::Done { failed, again: failed && values.number(Slot::Retries) > 0 };
                 Self { host, id: values.number(Slot::Request) as u64, step }
             }
-            // These name neither the host nor the request.
+            // These events name neither the host nor the request.
             KernelEvent::MmcBlock { erase, begins } => Self {
                 host: fixed(b"mmc"),
                 id: values.number(Slot::Address) as u64 & 0xffff_ffff | u64::from(erase) << 32,
@@ -248,7 +249,7 @@ fn mmc_start(values: &Values) -> CommandStep {
     let number = |slot| values.number(slot);
     let bytes = (number(Slot::Blocks) as u64).saturating_mul(number(Slot::BlockBytes) as u64);
     let kind = match mmc_kind(number(Slot::Opcode), number(Slot::Argument), bytes) {
-        // A request to the command queue engine has no command of its own.
+        // A request to the command queue engine has no opcode.
         CommandKind::Other if number(Slot::Opcode) == 0 && bytes >= SECTOR_BYTES => {
             if number(Slot::DataFlags) & DATA_WRITE == 0 { CommandKind::Read } else { CommandKind::Write }
         }
@@ -256,7 +257,7 @@ fn mmc_start(values: &Values) -> CommandStep {
     };
     let has_data = matches!(kind, CommandKind::Read | CommandKind::Write);
     let before = if has_data { number(Slot::CountArgument) } else { 0 };
-    // Cards of more than 2 GB are addressed by sector, in the argument too.
+    // Cards of more than 2 GB are addressed by sector, and so is the argument.
     let argument = number(Slot::Argument) as u64 & 0xffff_ffff;
     let target = match number(Slot::Opcode) {
         32 | 35 => Target::EraseFrom(argument),
@@ -277,7 +278,7 @@ fn mmc_block(erase: bool, values: &Values) -> CommandStep {
     let bytes = count.saturating_mul(SECTOR_BYTES);
     let kind = if erase { CommandKind::Discard } else { mmc_kind(values.number(Slot::Opcode), 0, bytes) };
     let has_data = matches!(kind, CommandKind::Read | CommandKind::Write);
-    // Where it erases, the argument of the erase stands in place of an opcode.
+    // In an erase, the argument of the erase is in the place of the opcode.
     let target = match values.number(Slot::Opcode) {
         argument if erase => Target::Erased { first, count, erase: Erase::of_argument(argument) },
         _ if has_data => Target::Sectors { first, count },
@@ -312,10 +313,10 @@ fn mmc_kind(opcode: i64, argument: i64, bytes: u64) -> CommandKind {
     }
 }
 
-/// The address counts sectors of 512 bytes in kernels up to 5.14, and logical blocks in later ones.
+/// The start of a UFS command. Its address counts sectors of 512 bytes in kernels up to 5.14, and logical blocks in later ones.
 fn ufs_start(values: &Values) -> CommandStep {
     let kind = scsi_kind(values.number(Slot::Opcode));
-    // -1 where the command carries no data, in a field with or without a sign.
+    // -1 if the command has no data, in a signed or unsigned field.
     let bytes =
         u32::try_from(values.number(Slot::Bytes)).ok().filter(|bytes| *bytes != u32::MAX).unwrap_or(0);
     let has_place = matches!(kind, CommandKind::Read | CommandKind::Write | CommandKind::Discard);
@@ -328,7 +329,7 @@ fn ufs_start(values: &Values) -> CommandStep {
     CommandStep::Start { kind, bytes: u64::from(bytes), target, packed: false, reliable: false }
 }
 
-/// By the opcode of SCSI.
+/// The kind of a command, from its SCSI opcode.
 pub(super) fn scsi_kind(opcode: i64) -> CommandKind {
     /// START STOP UNIT.
     const START_STOP: u8 = 0x1b;
@@ -340,7 +341,8 @@ pub(super) fn scsi_kind(opcode: i64) -> CommandKind {
     }
 }
 
-/// The opcode is in the low byte of the register. An end tells the register as it is then, with any opcode or none.
+/// The start of a command of the link. The opcode is in the low byte of the register. An end states the register at that time,
+/// with any opcode or none.
 fn link_start(values: &Values) -> CommandStep {
     let kind = match values.number(Slot::Opcode) & 0xff {
         UIC_HIBERNATE_ENTER => CommandKind::Hibernate,
@@ -350,7 +352,8 @@ fn link_start(values: &Values) -> CommandStep {
     CommandStep::Start { kind, bytes: 0, target: Target::Nowhere, packed: false, reliable: false }
 }
 
-/// Kernels from 6.15 on name the disk (`0:0:0:1`), 6.12 nothing; tags are those of the controller.
+/// The name of a UFS host; `ufs` if the event does not name it. Kernels from 6.15 on name the disk (`0:0:0:1`), 6.12 nothing;
+/// tags are those of the controller.
 fn ufs_host(name: &[u8]) -> &[u8] {
     let is_disk = name.iter().all(|byte| byte.is_ascii_digit() || *byte == b':');
     if is_disk { b"ufs" } else { name }

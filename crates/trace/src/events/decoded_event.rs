@@ -1,4 +1,4 @@
-//! A kernel event with its meaning, decoded from its fields.
+//! Decodes a kernel event from its fields.
 
 use super::command::CommandEvent;
 use super::file::FsEvent;
@@ -8,9 +8,9 @@ use super::values::Values;
 /// An event of the driver below the block layer, or of a file system above it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DecodedEvent {
-    /// Of the driver.
+    /// An event of the driver.
     Command(CommandEvent),
-    /// Of a file system.
+    /// An event of a file system.
     File(FsEvent),
 }
 

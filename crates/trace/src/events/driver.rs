@@ -1,16 +1,16 @@
 //! Builds requests from the commands of MMC, UFS and SCSI drivers, for recordings without block events.
 //!
-//! A command is a request: it arrives, starts and is issued when the driver gives it to the device, and completes when the
-//! driver sees its end. The rules:
+//! A command becomes a request. Its arrival, start and issue are the time at which the driver gives it to the device, and its
+//! completion is the time at which the driver sees its end. The rules:
 //!
-//! 1. `CMD35`, `CMD36` and `CMD38` make one discard of the sectors from the first to the second argument; it arrives with
-//!    `CMD35`. The second step of a secure trim belongs to the first.
-//! 2. A device may stay busy behind the end of a command. Where the driver asks it by `CMD13` until it is ready, the last answer
-//!    is the end of the command before.
-//! 3. A command that fails and is given once more stays one request; its last start is its issue.
+//! 1. `CMD35`, `CMD36` and `CMD38` become one discard of the sectors from the first to the second argument; it arrives with
+//!    `CMD35`. The second step of a secure trim becomes part of the first.
+//! 2. A device may stay busy after the end of a command. If the driver polls it with `CMD13` until it is ready, the last answer
+//!    is the end of the previous command.
+//! 3. A command that fails and is repeated stays one request; its last start is its issue.
 //! 4. A packed command is one write without its header of 512 bytes.
-//! 5. Commands that were in progress at the beginning or at the end are unpaired, except that all are kept without a completion
-//!    where the recording holds no end of a command.
+//! 5. Commands that were in progress at the beginning or end of the recording are unpaired. If the recording has no end of a
+//!    command at all, all commands are kept without a completion.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -22,17 +22,18 @@ use super::scsi;
 use crate::ledger::Ledger;
 use crate::names::{Names, unfilled};
 
-/// Commands that may be open at a time; more are leftovers of lost events.
+/// Maximum number of open commands of a host; if there are more, the ends of some were lost.
 const MOST_OPEN: usize = 4096;
-/// Hosts that are told apart; commands of further ones are unpaired.
+/// Maximum number of hosts; commands of further hosts are unpaired.
 const MOST_HOSTS: usize = 256;
-/// Time within which a status request belongs to the command before it. The kernel's longest pause between two is 33 ms.
+/// A status request within this time belongs to the previous command. The kernel's longest pause between two status requests is
+/// 33 ms.
 const POLLING: Nanos = Nanos(40_000_000);
 
-/// Name of a host, filled with zeros.
+/// Name of a host, padded with zeros.
 type HostName = [u8; 16];
 
-/// A request whose place may not be known in sectors yet.
+/// A request whose address may not be known in sectors yet.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Row {
     host: HostName,
@@ -45,43 +46,43 @@ pub(super) struct Row {
 #[derive(Clone, Copy, Debug)]
 enum Open {
     Request(Row),
-    /// A status request, by which the driver waits for the end of the command before it.
+    /// A status request, with which the driver waits for the end of the previous command.
     Poll,
-    /// It failed and comes again.
+    /// A command that failed and will be repeated.
     Again(Row),
-    /// No request.
+    /// A command that is not a request.
     Other,
 }
 
 #[derive(Debug, Default)]
 struct Host {
     open: HashMap<u64, Open>,
-    /// First sector and arrival, and last sector, of an erase whose command is still to come.
+    /// First sector and arrival, then last sector, of an erase whose `CMD38` has not been sent yet.
     erase_from: Option<(u64, Nanos)>,
     erase_to: Option<u64>,
-    /// Ended, but the device may be busy with it.
+    /// A request that ended, but with which the device may be busy.
     busy: Option<Row>,
     evidence: Evidence,
 }
 
-/// The commands of all hosts.
+/// The commands and requests of all hosts.
 #[derive(Debug, Default)]
 pub(super) struct DriverRequests {
     hosts: BTreeMap<HostName, Host>,
-    /// Ended; not given on yet.
+    /// Requests that ended and were not returned yet.
     done: Vec<Row>,
-    /// Whether any end of a command was seen.
+    /// Whether the end of any command was recorded.
     ends: bool,
-    /// Whether a command of a UFS controller was seen.
+    /// Whether a command of a UFS controller was recorded.
     has_ufs: bool,
-    /// Commands with an unknown length, which make no request.
+    /// Number of commands with an unknown length, which do not become requests.
     without_length: u64,
-    /// Requests given on.
+    /// Number of requests returned.
     given: u64,
 }
 
 impl DriverRequests {
-    /// Takes the beginning or the end of a command.
+    /// Handles the start or end of a command.
     pub(super) fn command(&mut self, time: Nanos, event: &CommandEvent, ledger: &mut Ledger) {
         if self.hosts.len() >= MOST_HOSTS && !self.hosts.contains_key(&event.host) {
             ledger.unpaired += 1;
@@ -124,14 +125,14 @@ impl DriverRequests {
             Place::Sectors(op, first, count) => {
                 let mut row = Row::new(event.host, time, op, first, count, packed, reliable);
                 if let Target::Erase(_) = target {
-                    // It arrived with the first of its three commands.
+                    // The erase arrived with the first of its three commands.
                     row.request.arrival = host.erase_from.take().map_or(time, |(_, arrival)| arrival);
                 }
                 if let Target::Erase(erase) | Target::Erased { erase, .. } = target
                     && erase.second_step
                     && let Some(first_step) = self.done.pop_if(|row| row.request.sector.0 == first)
                 {
-                    // The step before named the same sectors: both are one request.
+                    // The first step stated the same sectors: both steps are one request.
                     row = first_step;
                 }
                 Open::Request(row)
@@ -166,7 +167,7 @@ impl DriverRequests {
                 if failed {
                     row.request.flags = row.request.flags.union(Flags::FAILED);
                 }
-                // With a queue, or of another kind of device, the next command does not tell.
+                // If other commands are in progress, a later status request says nothing about this command.
                 let before = if host.open.is_empty() { host.busy.replace(row) } else { Some(row) };
                 self.done.extend(before);
             }
@@ -180,12 +181,12 @@ impl DriverRequests {
         }
     }
 
-    /// Requests that ended and were not taken yet.
+    /// Number of requests that ended and were not returned yet.
     pub(super) fn len(&self) -> usize {
         self.done.len()
     }
 
-    /// Arrival of the oldest request that was not taken yet.
+    /// Arrival of the oldest request that was not returned yet.
     pub(super) fn oldest(&self) -> Option<Nanos> {
         let open = self.hosts.values().flat_map(|host| {
             let open = host.open.values().filter_map(|open| match open {
@@ -197,11 +198,11 @@ impl DriverRequests {
         open.chain(self.done.iter().map(|row| row.request.arrival)).min()
     }
 
-    /// Gives on the requests that ended, to disks that are named as their hosts.
+    /// Appends the requests that ended to `out`; their devices are named after their hosts.
     pub(super) fn take(&mut self, devices: &mut Names, ledger: &mut Ledger, out: &mut Vec<Request>) {
         for row in self.done.drain(..) {
             if self.has_ufs && row.host.starts_with(scsi::HOST) {
-                // The same command, as the layer above the controller saw it.
+                // This is the same command as one of the UFS controller, reported by the SCSI layer above it.
                 continue;
             }
             let unit = self.hosts.get(&row.host).map_or(1, |host| host.evidence.sectors_of_unit());
@@ -219,7 +220,7 @@ impl DriverRequests {
         }
     }
 
-    /// What has to be known of the requests; `None` if there are none.
+    /// The note on how the requests were made; `None` if there is nothing to note.
     pub(super) fn note(&self) -> Option<String> {
         let mut parts = Vec::new();
         if self.given > 0 {
@@ -236,7 +237,7 @@ impl DriverRequests {
         (!parts.is_empty()).then(|| parts.join("; "))
     }
 
-    /// Ends the recording: what is still in progress is unpaired, except where no end was recorded.
+    /// Ends the recording. Commands in progress are unpaired, unless no end at all was recorded.
     pub(super) fn finish(&mut self, ledger: &mut Ledger) {
         for host in self.hosts.values_mut() {
             self.done.extend(host.busy.take());
@@ -257,19 +258,19 @@ impl DriverRequests {
         }
     }
 
-    /// Drops everything: block events tell of the same requests.
+    /// Drops all requests, because block events contain the same requests.
     pub(super) fn clear(&mut self) {
         *self = Self::default();
     }
 }
 
-/// The place and operation of a command.
+/// The operation and sectors of a command.
 enum Place {
     Sectors(Op, u64, u64),
     Blocks(Op, Blocks),
-    /// Its event does not tell how long it is.
+    /// The event does not state the length.
     Unknown,
-    /// It is no request.
+    /// The command is not a request.
     None,
 }
 
@@ -314,7 +315,7 @@ impl Host {
     }
 }
 
-/// A number of sectors, as far as a request can be long.
+/// A number of sectors, limited to the maximum length of a request.
 fn clamp(sectors: u64) -> u32 {
     u32::try_from(sectors).unwrap_or(u32::MAX)
 }

@@ -1,4 +1,4 @@
-//! Events of file systems: a task waits for a file to be durable, and a journal commits. Source: the kernel's
+//! Events of file systems: waits of tasks for a file to be durable, and commits of a journal. Source: the kernel's
 //! `include/trace/events/ext4.h`, `f2fs.h` and `jbd2.h`.
 
 use super::kernel_event::KernelEvent;
@@ -9,16 +9,16 @@ use super::values::{Slot, Values};
 pub enum FsStep {
     /// `fsync` or `fdatasync` begins.
     SyncBegin,
-    /// It ends.
+    /// `fsync` or `fdatasync` ends.
     SyncEnd {
         /// Whether it returned an error.
         failed: bool,
     },
     /// A transaction of the journal was committed.
     Commit {
-        /// Changes of metadata that it held together.
+        /// Number of metadata changes (handles) in the transaction.
         handles: u64,
-        /// Blocks written to the journal, descriptors and the commit block included.
+        /// Number of blocks written to the journal, including descriptors and the commit block.
         blocks: u64,
     },
 }
@@ -30,7 +30,7 @@ pub struct FsEvent {
     pub system: &'static str,
     /// The device that is mounted (a partition, a mapped device), as the kernel's `dev_t`.
     pub device: u32,
-    /// The task that ran.
+    /// Id of the task that was running.
     pub pid: i32,
     /// The kind of event.
     pub step: FsStep,

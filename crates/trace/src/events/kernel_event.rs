@@ -1,4 +1,4 @@
-//! The kernel's events beside those of the block layer.
+//! The kernel events that are read in addition to those of the block layer.
 
 use super::values::{Slot, Values};
 
@@ -18,26 +18,26 @@ pub enum KernelEvent {
     },
     /// `ufshcd_command`.
     Ufs,
-    /// `ufshcd_uic_command`: of the link.
+    /// `ufshcd_uic_command`: a command of the link.
     UfsLink,
     /// `scsi_dispatch_cmd_start`.
     ScsiStart,
-    /// `scsi_dispatch_cmd_error`: the host could not take the command, which comes again.
+    /// `scsi_dispatch_cmd_error`: the host could not accept the command, which will be repeated.
     ScsiRefused,
     /// `scsi_dispatch_cmd_done`.
     ScsiDone,
     /// `scsi_dispatch_cmd_timeout`.
     ScsiTimeout,
-    /// `ext4_sync_file_enter` and its like of this file system.
+    /// `ext4_sync_file_enter`, or the same event of this file system.
     SyncBegin(&'static str),
-    /// `ext4_sync_file_exit` and its like.
+    /// `ext4_sync_file_exit`, or the same event of this file system.
     SyncEnd(&'static str),
     /// `jbd2_run_stats`.
     Commit,
 }
 
 impl KernelEvent {
-    /// All of them, by their folders below `events/`.
+    /// All events, by their paths below `events/`.
     pub const ALL: [(&str, KernelEvent); 17] = [
         ("mmc/mmc_request_start", KernelEvent::MmcStart),
         ("mmc/mmc_request_done", KernelEvent::MmcDone),
@@ -58,14 +58,14 @@ impl KernelEvent {
         ("jbd2/jbd2_run_stats", KernelEvent::Commit),
     ];
 
-    /// The event of this name, without its folder.
+    /// The event of this name, without its folder; `None` if there is none.
     pub fn by_name(name: &[u8]) -> Option<KernelEvent> {
         let has_name =
             |path: &str| path.as_bytes().strip_suffix(name).is_some_and(|rest| rest.ends_with(b"/"));
         KernelEvent::ALL.into_iter().find(|(path, _)| has_name(path)).map(|(_, event)| event)
     }
 
-    /// Whether it is an event of SCSI commands, which say nothing new beside block events.
+    /// Whether it is an event of SCSI commands, which add nothing to block events.
     pub fn is_scsi(self) -> bool {
         use KernelEvent::{ScsiDone, ScsiRefused, ScsiStart, ScsiTimeout};
         matches!(self, ScsiStart | ScsiRefused | ScsiDone | ScsiTimeout)

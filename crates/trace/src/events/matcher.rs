@@ -1,4 +1,4 @@
-//! From the kernel's events to requests, and to what happened around them.
+//! Combines kernel events into requests, and counts the activity beside them.
 
 use std::collections::HashMap;
 
@@ -19,21 +19,21 @@ use crate::zones::{ZoneCommand, ZoneCommands};
 
 /// The thread that writes a journal of ext4 is named `jbd2/DEVICE-INODE`.
 const JOURNAL_THREAD: &[u8] = b"jbd2/";
-/// Disks of MMC hosts that are looked through, and hosts whose disks are remembered.
+/// Maximum number of MMC disks, of SCSI disks, and of hosts whose disks are known.
 const MOST_DISKS: usize = 64;
 
-/// Requests without a block event after which the recording is taken to have none.
+/// After this many requests without a block event, the recording is assumed to have none.
 const ENOUGH: usize = 4096;
-/// Commands in progress whose requests are remembered.
+/// Maximum number of commands in progress whose requests are stored.
 const MOST_COMMANDS: usize = 4096;
 
-/// The events that requests are made of.
+/// The events from which requests are made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Level {
-    /// Not known yet: no block event was met.
+    /// Not known yet: there was no block event so far.
     #[default]
     Unknown,
-    /// Events of the block layer; those of drivers give times.
+    /// Events of the block layer; those of drivers only add times.
     Block,
     /// `block_io_start` and `block_io_done`.
     Accounted,
@@ -41,8 +41,8 @@ enum Level {
     Driver,
 }
 
-/// Matches the events of a recording to requests. Events come in order of time. Where the recording holds no block events,
-/// the commands of the drivers become the requests.
+/// Combines the events of a recording, in order of time, into requests. If the recording has no block events, the commands of
+/// the drivers become the requests.
 #[derive(Debug, Default)]
 pub struct Matcher {
     pairer: Pairer,
@@ -54,14 +54,14 @@ pub struct Matcher {
     tasks: Tasks,
     mmc_disks: Vec<NameId>,
     scsi_disks: Vec<NameId>,
-    /// The disk that a host's commands were found to go to.
+    /// The disk of each host, found from its commands.
     disk_of: HashMap<[u8; 16], NameId>,
-    /// The requests of commands in progress, by host and command.
+    /// The requests of commands in progress, by host and id of the command.
     under_way: HashMap<([u8; 16], u64), (NameId, u64, Op)>,
 }
 
 impl Matcher {
-    /// For a recording that is known to be made with block events.
+    /// For a recording that is known to have block events.
     pub fn of_block_events() -> Self {
         Self { level: Level::Block, ..Self::default() }
     }
@@ -78,8 +78,8 @@ impl Matcher {
         }
     }
 
-    /// Takes an event of the block layer and appends the requests that it ends. `task` is the kernel's name of the
-    /// task that ran, empty if unknown.
+    /// Handles an event of the block layer and appends the requests that it ends to `out`. `task` is the kernel's name of the
+    /// running task, empty if unknown.
     pub fn block(&mut self, mut event: Event, task: &[u8], ledger: &mut Ledger, out: &mut Vec<Request>) {
         if !self.of_block_layer(ledger) {
             return;
@@ -88,7 +88,8 @@ impl Matcher {
         self.pairer.feed(&event, ledger, out);
     }
 
-    /// Whether requests are made of the events of the block layer, of which one was met.
+    /// Whether requests are made from events of the block layer. Called for each such event; the first one decides this, unless
+    /// it comes after [`ENOUGH`] other requests.
     fn of_block_layer(&mut self, ledger: &mut Ledger) -> bool {
         match self.level {
             Level::Unknown => {
@@ -102,7 +103,8 @@ impl Matcher {
         self.level == Level::Block
     }
 
-    /// Takes the process from an event of its own, and the mark of a journal from its name.
+    /// Sets the process of an event: it is kept if the event is caused by the submitter, and removed otherwise. A journal
+    /// thread sets [`Flags::JOURNAL`].
     fn learn_submitter(&mut self, event: &mut Event, task: &[u8]) {
         if !event.kind.is_by_submitter() {
             (event.pid, event.process) = (None, None);
@@ -116,13 +118,13 @@ impl Matcher {
         }
     }
 
-    /// Takes a step of a command to a zone, which is no request and is counted by its name.
+    /// Counts a step of a command to a zone, which is not a request.
     pub fn zone(&mut self, command: ZoneCommand, step: EventKind) {
         self.zones.see(command, step);
     }
 
-    /// Takes `block_io_start` (as [`EventKind::Insert`]) or `block_io_done` (as [`EventKind::Complete`]), which say nothing new
-    /// beside other block events.
+    /// Handles `block_io_start` (as [`EventKind::Insert`]) or `block_io_done` (as [`EventKind::Complete`]), which add nothing
+    /// to other block events.
     pub fn accounted(&mut self, mut event: Event, task: &[u8], ledger: &mut Ledger, out: &mut Vec<Request>) {
         if self.level == Level::Block || self.level == Level::Driver {
             ledger.skipped += 1;
@@ -141,9 +143,10 @@ impl Matcher {
         }
     }
 
-    /// Takes a command of a driver. Beside block events it is counted, and its request gets the time at which the device got
-    /// it; the events name the host, and where the disk behind it is unknown, it is the disk that has issued a request for this
-    /// range. Without block events it becomes a request itself, of a device that is named in `devices` as its host.
+    /// Handles a command of a driver. With block events, it is counted, and sets the times at which the device got and ended
+    /// its request. The events name the host; if its disk is not known from `disk`, it is the one with an issued request at
+    /// this sector. Without block events, the command becomes a request itself, of a device that is named after its host in
+    /// `devices`.
     pub fn command(
         &mut self,
         time: Nanos,
@@ -154,7 +157,7 @@ impl Matcher {
         out: &mut Vec<Request>,
     ) {
         if event.host.starts_with(scsi::HOST) {
-            // The commands of a UFS are counted by its controller's events, and block events tell more.
+            // The commands of a UFS are counted from its controller's events, and block events contain more.
             if self.level == Level::Block {
                 ledger.skipped += 1;
                 return;
@@ -176,7 +179,7 @@ impl Matcher {
         }
     }
 
-    /// Notes in the request that a command belongs to when the device got it, and when it was done with it.
+    /// Sets the times at which the device got and ended the request of a command.
     fn submit(
         &mut self,
         time: Nanos,
@@ -211,7 +214,7 @@ impl Matcher {
         self.under_way.insert(command, (device, sector, op));
     }
 
-    /// The disk and the first sector of the issued request that a command is for.
+    /// Finds the disk and first sector of the issued request of a command; `None` if there is none.
     fn find_request(
         &mut self,
         host: [u8; 16],
@@ -227,7 +230,7 @@ impl Matcher {
                 let found = disk.or_else(|| self.find_disk(host, first, op, ledger))?;
                 Some((found, first))
             }
-            // In logical blocks, or in sectors: see the requests made of such commands.
+            // The address is in logical blocks or in sectors: the issued requests show which.
             Target::Blocks { first, .. } => {
                 [first.saturating_mul(LONG_BLOCK), first].into_iter().find_map(|sector| {
                     let mut disks = self.scsi_disks.iter().copied();
@@ -238,8 +241,8 @@ impl Matcher {
         }
     }
 
-    /// The MMC disk with an issued request at this sector. Of several it is the one that the host's commands went to
-    /// before, and a choice that is counted.
+    /// The MMC disk with an issued request at this sector. If there are several, it is the one that was found for this host
+    /// before, and the choice is counted.
     fn find_disk(&mut self, host: [u8; 16], sector: u64, op: Op, ledger: &mut Ledger) -> Option<NameId> {
         let known = self.disk_of.get(&host).copied();
         let has_it = |disk: &NameId| self.pairer.has_issued(*disk, sector, op);
@@ -255,18 +258,18 @@ impl Matcher {
         Some(first)
     }
 
-    /// Counts an event of the file system on the mounted device of this name. `process` is its process, where the
-    /// reader knows more than earlier events contained.
+    /// Counts an event of the file system on the mounted device of this name. `process` is the name of its process, if the
+    /// reader knows it from elsewhere than earlier events.
     pub fn file_system(&mut self, time: Nanos, event: &FsEvent, device: &str, process: Option<&str>) {
         self.meter.file_system(time, event, device, process.or_else(|| self.tasks.name(event.pid)));
     }
 
-    /// Notes that an event of this task names it.
+    /// Stores the name of a task, from an event.
     pub fn learn_task(&mut self, pid: i32, name: &[u8]) {
         self.tasks.learn(pid, name);
     }
 
-    /// Takes the lines `PID NAME` of `saved_cmdlines`, for tasks that no event named.
+    /// Reads the lines `PID NAME` of `saved_cmdlines`, for tasks that no event named.
     pub fn learn_tasks(&mut self, saved: &str) {
         self.tasks.learn_list(saved);
     }
@@ -277,7 +280,7 @@ impl Matcher {
         oldest.into_iter().flatten().min()
     }
 
-    /// Ends the recording: what is still open is unpaired, except where no completions were recorded.
+    /// Ends the recording. Open requests are unpaired, unless no completions were recorded.
     pub fn finish(&mut self, devices: &mut Names, ledger: &mut Ledger, out: &mut Vec<Request>) {
         self.pairer.finish(ledger, out);
         if self.accounted.is_empty() {
@@ -289,20 +292,21 @@ impl Matcher {
         }
     }
 
-    /// What has to be known of the requests: how they were made where it was not of block events, and the commands to zones.
+    /// The note for the trace: how requests were made if not from block events, and the commands to zones. `None` if there is
+    /// neither.
     pub fn note(&self) -> Option<String> {
         let made = self.accounted.note().or_else(|| self.driver.note());
         let notes: Vec<_> = made.into_iter().chain(self.zones.note()).collect();
         (!notes.is_empty()).then(|| notes.join("; "))
     }
 
-    /// Takes the waits for durability since the last call.
+    /// Returns the waits for durability since the last call.
     pub fn take_syncs(&mut self) -> Vec<SyncCounts> {
         let Self { meter, tasks, .. } = self;
         meter.take_syncs(|pid| tasks.name(pid).map(str::to_owned))
     }
 
-    /// The activity so far beside the requests. `name_of` knows the processes of tasks that no event named.
+    /// The activity beside the requests so far. `name_of` returns the names of tasks that no event named.
     pub fn activity(&self, name_of: impl Fn(i32) -> Option<String>) -> Activity {
         self.meter.activity(|pid| name_of(pid).or_else(|| self.tasks.name(pid).map(str::to_owned)))
     }

@@ -1,4 +1,4 @@
-//! Counts commands, syncs and commits as they come.
+//! Counts commands, syncs and journal commits from their events.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashMap};
@@ -10,28 +10,28 @@ use super::command::{CommandEvent, CommandKind, CommandStep};
 use super::file::{FsEvent, FsStep};
 use crate::names::unfilled;
 
-/// Commands or calls that may be open at a time; more are left overs of lost events.
+/// Maximum number of open commands or calls; if there are more, the ends of some were lost.
 const MOST_OPEN: usize = 4096;
-/// Rows of processes, hosts or journals; what further ones do is counted together, without a name.
+/// Maximum number of rows of processes, hosts or journals; further ones are counted together, without a name.
 const MOST_ROWS: usize = 4096;
-/// Waits for durability that are kept each by itself: the longest.
+/// Number of waits for durability that are kept individually, which are the longest.
 const MOST_STALLS: usize = 256;
 
-/// Counts of a recording.
+/// The counts of a recording.
 #[derive(Debug, Default)]
 pub(super) struct Meter {
     hosts: BTreeMap<[u8; 16], Host>,
-    /// When the call of a task began.
+    /// Time at which the open call of a task began.
     open_syncs: HashMap<i32, Nanos>,
     syncs: Syncs,
-    /// Those since they were last taken.
+    /// The syncs since the last [`Meter::take_syncs`].
     recent: Syncs,
-    /// The longest, the shortest of them on top.
+    /// The longest waits, with the shortest of them on top.
     stalls: BinaryHeap<Reverse<Stall>>,
     journals: BTreeMap<String, Journal>,
 }
 
-/// The entry of this name, or of no name where there are very many.
+/// The entry of this name, or the one without a name if there are [`MOST_ROWS`] already.
 fn place<K: Ord + Default, V: Default>(rows: &mut BTreeMap<K, V>, name: K) -> &mut V {
     let full = rows.len() >= MOST_ROWS && !rows.contains_key(&name);
     rows.entry(if full { K::default() } else { name }).or_default()
@@ -46,7 +46,7 @@ struct Journal {
 
 type Syncs = BTreeMap<(Task, &'static str), Sync>;
 
-/// Whose row it is: by name as soon as that is known.
+/// The task of a row, by its name if it was known, otherwise by its id.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Task {
     Named(String),
@@ -54,7 +54,7 @@ enum Task {
 }
 
 impl Task {
-    /// Its name as far as it is known by now.
+    /// The name of the task, as known now, or `pid N`.
     fn name(&self, name_of: impl Fn(i32) -> Option<String>) -> String {
         match self {
             Task::Named(name) => name.clone(),
@@ -89,7 +89,7 @@ impl Sync {
     }
 }
 
-/// How long it took; nothing if foreign times go backwards.
+/// The time between two events; 0 if the second is before the first.
 fn between(begin: Nanos, end: Nanos) -> Nanos {
     Nanos(end.0.saturating_sub(begin.0).max(0))
 }
@@ -150,7 +150,7 @@ impl Host {
 }
 
 impl Meter {
-    /// Counts the beginning or the end of a command.
+    /// Counts the start or end of a command.
     pub(super) fn command(&mut self, time: Nanos, event: &CommandEvent) {
         let host = place(&mut self.hosts, event.host);
         match event.step {
@@ -166,7 +166,7 @@ impl Meter {
         }
     }
 
-    /// Counts a file system's event on the mounted device of this name, by a task of this name.
+    /// Counts an event of a file system. `device` is the name of the mounted device, `task` the name of the task.
     pub(super) fn file_system(&mut self, time: Nanos, event: &FsEvent, device: &str, task: Option<&str>) {
         match event.step {
             FsStep::SyncBegin => {
@@ -199,7 +199,7 @@ impl Meter {
         }
     }
 
-    /// Keeps a wait where it is one of the longest.
+    /// Keeps a wait if it is one of the longest.
     fn keep_stall(&mut self, stall: Stall) {
         if self.stalls.len() >= MOST_STALLS {
             match self.stalls.peek() {
@@ -210,12 +210,12 @@ impl Meter {
         self.stalls.push(Reverse(stall));
     }
 
-    /// Takes the syncs since the last call.
+    /// Returns the syncs since the last call.
     pub(super) fn take_syncs(&mut self, name_of: impl Fn(i32) -> Option<String>) -> Vec<SyncCounts> {
         if self.recent.is_empty() { Vec::new() } else { rows(&std::mem::take(&mut self.recent), name_of) }
     }
 
-    /// The activity so far. `name_of` knows tasks that had no name when they were counted.
+    /// The activity so far. `name_of` returns the names of tasks that had no name when they were counted.
     pub(super) fn activity(&self, name_of: impl Fn(i32) -> Option<String>) -> Activity {
         let host = |(name, host): (&[u8; 16], &Host)| HostActivity {
             host: String::from_utf8_lossy(unfilled(name)).into_owned(),
@@ -238,7 +238,7 @@ impl Meter {
     }
 }
 
-/// In order of their starts.
+/// The longest waits, in order of their starts.
 fn stalls(stalls: &BinaryHeap<Reverse<Stall>>, name_of: impl Fn(i32) -> Option<String>) -> Vec<SyncStall> {
     let row = |Reverse(stall): &Reverse<Stall>| SyncStall {
         process: stall.task.name(&name_of),
@@ -251,9 +251,9 @@ fn stalls(stalls: &BinaryHeap<Reverse<Stall>>, name_of: impl Fn(i32) -> Option<S
     rows
 }
 
-/// By process and file system, the most calls first.
+/// The syncs by process and file system, the most calls first.
 fn rows(syncs: &Syncs, name_of: impl Fn(i32) -> Option<String>) -> Vec<SyncCounts> {
-    // A name may have become known after the call.
+    // The name of a task may have become known after the call.
     let mut named: BTreeMap<(String, &str), Sync> = BTreeMap::new();
     for ((task, system), sync) in syncs {
         named.entry((task.name(&name_of), system)).or_default().add(*sync);

@@ -1,7 +1,7 @@
 //! Events of the kernel's tracer, independent of their encoding: ring-buffer pages, text, or Perfetto's packets.
 //!
-//! A reader finds the fields of an event by the kernel's names ([`Slot`]) and puts them into [`Values`]; a [`Matcher`]
-//! makes requests of block events and counts what happened around them.
+//! A reader finds the fields of an event by the kernel's names ([`Slot`]) and puts them into [`Values`]; a [`Matcher`] makes
+//! requests from block events and counts the activity beside them.
 
 mod accounts;
 mod activity;

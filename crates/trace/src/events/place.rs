@@ -1,37 +1,38 @@
-//! The place of a driver's command on its disk, in sectors of 512 bytes.
+//! The address of a driver's command on its disk, in sectors of 512 bytes.
 //!
-//! The events of UFS and SCSI name a first block. UFS drivers of kernels up to 5.14 count it in sectors, later ones in logical
-//! blocks of 4 KiB; SCSI commands count in the logical blocks of the disk, 512 bytes or 4 KiB long. No event tells which, but
-//! the addresses do: see [`Evidence`].
+//! The events of UFS and SCSI state a first block. UFS drivers of kernels up to 5.14 count in sectors, later ones in logical
+//! blocks of 4 KiB. SCSI commands count in the logical blocks of the disk, which have 512 bytes or 4 KiB. No event states the
+//! unit, but the addresses show it: see [`Evidence`].
 
 use std::cmp::Ordering;
 
 use emmclab_base::SECTOR_BYTES;
 
-/// Bytes of a logical block of UFS, and of SCSI disks that do not have blocks of 512.
+/// Size of a logical block in bytes, of UFS and of SCSI disks whose blocks do not have 512 bytes.
 const LONG_BLOCK: u64 = 4096;
 const SECTORS_OF_LONG: u64 = LONG_BLOCK / SECTOR_BYTES;
 
-/// Blocks as an event tells them.
+/// The blocks of a command, as its event states them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Blocks {
     /// The first.
     pub(super) first: u64,
-    /// Their number, where the event tells no bytes.
+    /// Their number, if the event states no bytes.
     pub(super) count: Option<u32>,
-    /// Bytes, where the event tells them.
+    /// Number of bytes, if the event states it.
     pub(super) bytes: u64,
-    /// Whether the event has fields of kernels that count logical blocks.
+    /// Whether the event has fields of kernels that use logical blocks.
     pub(super) is_recent: bool,
 }
 
-/// What the commands of a host show about the unit of its addresses.
+/// Evidence from a host's commands for the unit of its addresses.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Evidence {
     commands: u64,
-    /// Commands whose address, and number of blocks where that is told, are multiples of eight.
+    /// Number of commands whose address, and number of blocks if it is stated, are multiples of eight.
     in_eights: u64,
-    /// Commands that begin where the one before ended, if addresses are sectors; and if they are long blocks.
+    /// Number of commands that begin at the end of the previous one if addresses are sectors; then the same if they are long
+    /// blocks.
     follow_as_sectors: u64,
     follow_as_blocks: u64,
     /// The block after the last command, in both units.
@@ -42,7 +43,7 @@ pub(super) struct Evidence {
 }
 
 impl Evidence {
-    /// Notes a command.
+    /// Adds a command.
     pub(super) fn see(&mut self, blocks: &Blocks) {
         let Blocks { first, count, bytes, is_recent } = *blocks;
         self.commands += 1;
@@ -62,9 +63,10 @@ impl Evidence {
 
     /// Sectors in the unit of the addresses: 1 or 8.
     ///
-    /// Where the event tells bytes (UFS), the disk has long blocks, so that addresses in sectors are all multiples of eight: one
-    /// that is not decides; else what follows what; else the form of the event. Where it tells blocks (SCSI), most requests of
-    /// a file system are multiples of 4 KiB: of a disk with short blocks more than half are multiples of eight.
+    /// If the events state bytes (UFS), the disk has long blocks, and addresses in sectors are all multiples of eight. An
+    /// address that is not shows that the unit is 8. Otherwise the unit is the one in which more commands follow the previous
+    /// one, and if both are equal, the form of the event decides. If the events state blocks (SCSI), most requests of a file
+    /// system are multiples of 4 KiB, so that on a disk with short blocks more than half are multiples of eight.
     pub(super) fn sectors_of_unit(&self) -> u64 {
         let is_long = if !self.tells_bytes {
             self.commands > 0 && 2 * self.in_eights <= self.commands
@@ -81,7 +83,7 @@ impl Evidence {
 }
 
 impl Blocks {
-    /// First sector and number of sectors.
+    /// The first sector and number of sectors, given the unit of the addresses in sectors.
     pub(super) fn sectors(&self, sectors_of_unit: u64) -> (u64, u64) {
         let count = match self.count {
             Some(count) => u64::from(count).saturating_mul(sectors_of_unit),

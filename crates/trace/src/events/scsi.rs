@@ -6,23 +6,23 @@ use super::command::{CommandKind, CommandStep, Target, scsi_kind};
 use super::values::{Slot, Values};
 use crate::opcodes::SCSI_UNMAP;
 
-/// The host in a command event begins so, and goes on with `HOST:CHANNEL:TARGET:UNIT`.
+/// The beginning of the host's name in a command event; `HOST:CHANNEL:TARGET:UNIT` follows.
 pub(super) const HOST: &[u8] = b"scsi ";
-/// Tags are no hashes of a command.
+/// Set in an id that is a tag, so that it differs from those made from a command's blocks.
 const TAG: u64 = 1 << 63;
 
-/// The disk that a command is for, cut or filled with zeros.
+/// The name of the disk of a command, truncated or padded with zeros.
 pub(super) fn host(values: &Values) -> [u8; 16] {
     let number = |slot| values.number(slot);
     let mut name = [0; 16];
     let [host, unit] = [number(Slot::HostNumber), number(Slot::Unit)];
     let [channel, target] = [number(Slot::Channel), number(Slot::Target)];
-    // What does not fit is cut.
+    // A name that is too long is truncated.
     let _ = write!(&mut name[..], "scsi {host}:{channel}:{target}:{unit}");
     name
 }
 
-/// What identifies a command in progress: its tag, or before kernel 5.14 its place.
+/// The id of a command in progress: its tag, or before kernel 5.14, a number from its opcode and blocks.
 pub(super) fn id(values: &Values) -> u64 {
     let tag = values.number(Slot::Tag);
     if values.has(Slot::Tag) && tag >= 0 {
@@ -32,7 +32,7 @@ pub(super) fn id(values: &Values) -> u64 {
     (first << 24 ^ u64::from(count) << 8 ^ u64::from(opcode)) & !TAG
 }
 
-/// The beginning of a command.
+/// The start of a command.
 pub(super) fn start(values: &Values) -> CommandStep {
     let Command { opcode, first, count } = Command::of(values);
     let kind = scsi_kind(i64::from(opcode));
@@ -54,7 +54,7 @@ struct Command {
 }
 
 impl Command {
-    /// Decodes the command descriptor block if the event holds it, and otherwise uses the fields of the text.
+    /// Decodes the command descriptor block if the event contains it; otherwise uses the fields of the text.
     fn of(values: &Values) -> Self {
         let bytes = values.text(Slot::Cdb);
         let number = |from: usize, to: usize| {
@@ -63,7 +63,7 @@ impl Command {
         let opcode = (values.number(Slot::Opcode) & 0xff) as u8;
         let (first, count) = match opcode {
             _ if bytes.is_empty() => (values.number(Slot::Lba) as u64, values.number(Slot::Blocks) as u64),
-            // Groups of commands by length: 6, 10, 16 and 12 bytes. Of the first, 0 blocks are 256.
+            // Groups of commands by length: 6, 10, 16 and 12 bytes. In the first group, 0 means 256 blocks.
             0x00..=0x1f => (number(1, 4) & 0x1f_ffff, (number(4, 5) + 255) % 256 + 1),
             0x20..=0x5f => (number(2, 6), number(7, 9)),
             0x80..=0x9f => (number(2, 10), number(10, 14)),

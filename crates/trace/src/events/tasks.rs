@@ -1,22 +1,22 @@
-//! Names of tasks by their numbers, for events that give only these.
+//! Names of tasks by their ids, for events that only state ids.
 
 use std::collections::HashMap;
 
 use crate::names::{fixed, unfilled};
 
-/// Tasks that are remembered; beyond it, all are forgotten and learned anew.
+/// Maximum number of tasks; if there are more, all names are dropped and learned again.
 const MOST_TASKS: usize = 1 << 16;
 
-/// Names learned from events, and from the kernel's own list.
+/// Names of tasks, learned from events and from the kernel's own list.
 #[derive(Debug, Default)]
 pub(super) struct Tasks {
     names: HashMap<i32, [u8; 16]>,
-    /// The last one learned: runs of events of one task are the rule.
+    /// The last name learned, because successive events are often of the same task.
     last: (i32, [u8; 16]),
 }
 
 impl Tasks {
-    /// Notes that an event of this task names it.
+    /// Stores the name of a task, from an event.
     #[inline]
     pub(super) fn learn(&mut self, pid: i32, name: &[u8]) {
         let name = fixed(name);
@@ -30,7 +30,7 @@ impl Tasks {
         self.names.insert(pid, name);
     }
 
-    /// Takes the lines `PID NAME` of `saved_cmdlines` for tasks that no event named.
+    /// Reads the lines `PID NAME` of `saved_cmdlines`, for tasks that no event named.
     pub(super) fn learn_list(&mut self, text: &str) {
         for line in text.lines() {
             let Some((pid, name)) = line.trim_start().split_once(' ') else { continue };

@@ -1,4 +1,4 @@
-//! The fields of a kernel event, by what they hold.
+//! The fields of a kernel event, by their meaning.
 
 macro_rules! slots {
     ($($(#[$doc:meta])* $slot:ident: $($name:literal)|+,)*) => {
@@ -11,7 +11,7 @@ macro_rules! slots {
         impl Slot {
             const COUNT: usize = [$(Slot::$slot),*].len();
 
-            /// By the kernel's name of the field.
+            /// The slot for the kernel's name of a field; `None` for other fields.
             pub fn by_name(name: &[u8]) -> Option<Slot> {
                 $($(if name == $name.as_bytes() { return Some(Slot::$slot); })+)*
                 None
@@ -27,7 +27,7 @@ slots! {
     Sector: "sector",
     /// Length in sectors.
     Sectors: "nr_sector",
-    /// Where the second part of a split begins.
+    /// First sector of the second part of a split.
     SecondSector: "new_sector",
     /// Operation and flags in letters; a text.
     Letters: "rwbs",
@@ -37,35 +37,35 @@ slots! {
     Host: "name" | "dev_name",
     /// Opcode of the MMC or SCSI command.
     Opcode: "cmd_opcode" | "opcode" | "cmd",
-    /// Its argument.
+    /// Argument of the MMC command.
     Argument: "cmd_arg",
-    /// Argument of `CMD23`, which goes before it.
+    /// Argument of the `CMD23` before the command.
     CountArgument: "sbc_arg",
-    /// Its first sector. Kernels before 4.16 have none.
+    /// First sector of the command. Kernels before 4.16 do not state it.
     Address: "blk_addr" | "addr",
-    /// Blocks of data.
+    /// Number of blocks of data.
     Blocks: "blocks" | "size",
     /// Bytes of a block.
     BlockBytes: "blksz",
     /// Direction of the data.
     DataFlags: "data_flags",
-    /// Which request it is: a number of no meaning.
+    /// Identifies the request; the number has no other meaning.
     Request: "mrq",
-    /// How often the command may still be given after a failure.
+    /// Number of times that the command may still be repeated after a failure.
     Retries: "cmd_retries",
-    /// Errors of a command, of those around it and of its data.
+    /// Error of the command.
     CommandError: "cmd_err",
-    /// Of the command that stops it.
+    /// Error of the command that stops it.
     StopError: "stop_err",
-    /// Of the one that counts its blocks.
+    /// Error of the command that states its number of blocks (`CMD23`).
     CountError: "sbc_err",
-    /// Of its data.
+    /// Error of its data.
     DataError: "data_err",
-    /// Place in the controller's queue.
+    /// Slot in the controller's queue.
     Tag: "tag" | "driver_tag",
     /// First logical block of a SCSI command.
     Lba: "lba",
-    /// Group number of a UFS command: since kernel 5.15, as the count in logical blocks is.
+    /// Group number of a UFS command. It exists since kernel 5.15, as do addresses in logical blocks.
     Group: "group_id",
     /// Number of a SCSI host.
     HostNumber: "host_no",
@@ -77,19 +77,19 @@ slots! {
     Unit: "lun",
     /// The bytes of a SCSI command; a text.
     Cdb: "cmnd",
-    /// The end of a SCSI command: its status in the low byte, the host's above it.
+    /// Result of a SCSI command: its status in the low byte, the host's status above it.
     Status: "result",
     /// Bytes of a UFS command.
     Bytes: "transfer_len" | "affected_bytes",
     /// Whether a UFS command begins or ends, as a number (since kernel 5.12).
     Step: "str_t",
-    /// The same as a word; a text.
+    /// Whether a UFS command begins or ends, as a word; a text.
     Word: "str",
     /// The result of a system call.
     Result: "ret",
-    /// Changes of metadata in a transaction.
+    /// Number of metadata changes in a transaction.
     Handles: "handle_count",
-    /// Blocks that a transaction wrote to the journal.
+    /// Number of blocks that a transaction wrote to the journal.
     JournalBlocks: "blocks_logged",
 }
 
@@ -121,14 +121,14 @@ impl Default for Values<'_> {
 }
 
 impl<'a> Values<'a> {
-    /// Notes the number in a field.
+    /// Stores the number of a field.
     #[inline]
     pub fn set(&mut self, slot: Slot, number: i64) {
         self.numbers[slot as usize] = number;
         self.given |= 1 << slot as u64;
     }
 
-    /// Notes the text in a field; of one that holds a number, nothing.
+    /// Stores the text of a field; does nothing if the field is a number.
     #[inline]
     pub fn set_text(&mut self, slot: Slot, text: &'a [u8]) {
         let place = match slot {

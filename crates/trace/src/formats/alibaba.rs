@@ -34,7 +34,7 @@ pub(super) static FORMAT: Format = Format {
 };
 
 const HEADING: &[u8] = b"device_id,opcode,offset,length,timestamp";
-/// The heading, and the name, of the list of devices that comes with the traces.
+/// Heading of the list of devices that is part of the traces; then the text in its file name.
 const DEVICES: &[u8] = b"device_id,capacity";
 const DEVICES_FILE: &str = "device_size";
 

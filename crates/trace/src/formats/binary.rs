@@ -1,4 +1,4 @@
-//! The common part of binary formats with records of one size: reading, and errors that name the offset.
+//! Reads binary formats with records of a fixed size; errors name the offset.
 
 use std::io::{BufReader, Read};
 use std::path::PathBuf;
@@ -14,7 +14,7 @@ use crate::ledger::Ledger;
 use crate::names::Names;
 use crate::source::{Progress, Source};
 
-/// A format of records of one size.
+/// A format with records of a fixed size.
 pub(super) trait RecordFormat: Send {
     /// Appends the request of a record, if the record is a request.
     fn parse(&mut self, raw: &[u8], context: &mut Context, out: &mut Vec<Request>) -> Result<()>;
@@ -31,13 +31,13 @@ pub(super) struct RecordSource<F> {
     path: PathBuf,
     reader: BufReader<Box<dyn Read + Send>>,
     meter: Box<dyn Fn() -> Progress + Send>,
-    /// One record.
+    /// The bytes of one record.
     raw: Vec<u8>,
     offset: u64,
 }
 
 impl<F: RecordFormat> RecordSource<F> {
-    /// Reads records of `size` bytes, which begin after the first `before` bytes.
+    /// A source of records of `size` bytes; the first `before` bytes of the file are skipped.
     pub fn new(format: F, input: Input, options: &ReadOptions, before: usize, size: usize) -> Result<Self> {
         let (name, path, meter) = (input.name(), input.path().to_owned(), Box::new(input.meter()));
         let reader: Box<dyn Read + Send> = Box::new(input.into_reader());

@@ -1,11 +1,11 @@
 //! The table of `biosnoop` of bcc (tools/biosnoop.py and its manual page) and of libbpf-tools (biosnoop.c).
 //!
-//! `TIME(s) COMM PID DISK T SECTOR BYTES LAT(ms)`; with `-Q` `QUE(ms)` stands before `LAT(ms)`, with `-P` a pattern `P`
-//! after `BYTES`. `TIME` is the completion, in seconds since the first line; with `-t` of libbpf-tools it is `TIMESTAMP`, the
-//! time of day. `LAT` is the time from issue to completion, so that the issue is `TIME - LAT`; `QUE` is the time in the queue
-//! before the issue (-1 where it was not seen). Without `-Q` arrivals are times of issue. Sectors have 512 bytes. `T` is `R` or `W`
-//! in bcc, the kernel's letters in libbpf-tools. A flush has no bytes and often the sector 2^64-1, which is no address. A table
-//! without its heading is read as the columns that bcc prints. The biosnoop of bpftrace prints neither addresses nor
+//! `TIME(s) COMM PID DISK T SECTOR BYTES LAT(ms)`; with `-Q`, `QUE(ms)` is before `LAT(ms)`; with `-P`, a pattern `P` is after
+//! `BYTES`. `TIME` is the completion, in seconds since the first line; with `-t` of libbpf-tools it is `TIMESTAMP`, the time of
+//! day. `LAT` is the time from issue to completion, so that the issue is `TIME - LAT`; `QUE` is the time in the queue before
+//! the issue (-1 if it was not recorded). Without `-Q`, the arrival is the time of issue. Sectors have 512 bytes. `T` is `R` or
+//! `W` in bcc, the kernel's letters in libbpf-tools. A flush has no bytes and often the sector 2^64-1, which is not an address.
+//! A table without its heading is read as the columns that bcc prints. The biosnoop of bpftrace prints neither addresses nor
 //! sizes and is refused.
 
 use std::path::Path;
@@ -45,12 +45,12 @@ pub(super) static FORMAT: Format = Format {
     writes: None,
 };
 
-/// The columns of a file: of its heading, or as its first line has them.
+/// The columns of a file, from its heading, or recognised from its first line; `None` if neither fits.
 fn columns(head: &[u8]) -> Option<Vec<TableColumn>> {
     heading_with(head, b"DISK").and_then(heading).or_else(|| columns_of_line(first_line(head)))
 }
 
-/// The columns that a line without a heading can only be of: `TIME COMM PID DISK T SECTOR BYTES [QUE] LAT`.
+/// The columns of a table without a heading, recognised from a line: `TIME COMM PID DISK T SECTOR BYTES [QUE] LAT`.
 fn columns_of_line(line: &[u8]) -> Option<Vec<TableColumn>> {
     let fields: Vec<_> = blank_separated(line).collect();
     let with_point = |field: &[u8]| is_decimal(field) && field.contains(&b'.');

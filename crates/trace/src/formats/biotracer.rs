@@ -1,9 +1,9 @@
 //! BIOtracer: the text log of the IISWC 2015 recorder on a Nexus 5 (SNIA IOTTA "Nexus 5 Smartphone Traces").
 //!
-//! Eight fields separated by tabs: start address in sectors, size in sectors, size in bytes, flags (bit 0 write, bit 2
-//! the queue was empty on arrival), and four Unix times in seconds: queued, fetched by the MMC driver, submitted,
-//! finished. A size of 4 KB multiples plus one sector carries the header block of an eMMC packed command, which is
-//! stripped and counted. Requests stand in the order of completion.
+//! Eight fields separated by tabs: start address in sectors, size in sectors, size in bytes, flags (bit 0 write, bit 2 the
+//! queue was empty on arrival), and four Unix times in seconds: queued, fetched by the MMC driver, submitted, finished. A size
+//! that is a multiple of 4 KB plus one sector includes the header block of an eMMC packed command, which is stripped and
+//! counted. Requests are in the order of completion.
 
 use std::io::Write;
 use std::path::Path;
@@ -75,7 +75,8 @@ struct Record {
 }
 
 impl Record {
-    /// The first of the lines, where it is well formed, and the others; `None` leaves it to the strict parser.
+    /// Parses the first line; returns it and the lines after it. `None` if it is not well formed, so that the strict parser
+    /// reads it.
     #[inline]
     fn fast(lines: &[u8]) -> Option<(Self, &[u8])> {
         let mut fields = FastFields::new(lines);
@@ -88,7 +89,7 @@ impl Record {
         right.then_some((Self { sector, sectors, bits, times }, rest))
     }
 
-    /// Field by field; an error names the faulty one.
+    /// Parses a line field by field; an error names the wrong field.
     #[cold]
     fn strict(line: &[u8]) -> Result<Self> {
         let mut fields = blank_separated(line);
@@ -170,8 +171,8 @@ impl LineFormat for Biotracer {
     }
 }
 
-/// Writes the log as the recorder does. A packed request gets its header block back; where it is unknown whether a
-/// request waited, it is written as one that did, for the format has no third state.
+/// Writes the log as the recorder does. The header block is added to packed requests. A request of which it is unknown whether
+/// it waited is written as one that did, because the format has no value for this.
 struct Writer;
 
 fn create(file: AtomicFile, _header: &Header) -> Result<Box<dyn Sink>> {
@@ -227,7 +228,7 @@ mod tests {
     use super::super::fast_fields::both_ways::agree;
     use super::*;
 
-    /// Most often a good record, with times that rarely go back.
+    /// Usually a valid record, with times that rarely decrease.
     fn line() -> impl Strategy<Value = String> {
         let times = prop::collection::vec(0..3_000_000_000u64, 4);
         let gap = prop::sample::select(&["\t\t", "\t", " ", "\t \t"][..]);

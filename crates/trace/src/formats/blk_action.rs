@@ -9,7 +9,7 @@ use super::text::{blank_separated, is_digits, need, unsigned};
 use crate::pairing::EventKind;
 use crate::zones::ZoneCommand;
 
-/// Actions that are no step of a request: remapping, bouncing, plugging, sleeping, messages.
+/// Actions that are not steps of a request: remapping, bouncing, plugging, sleeping, messages.
 const OTHER_ACTIONS: [&[u8]; 9] = [b"A", b"B", b"P", b"S", b"U", b"UT", b"T", b"m", b"?"];
 
 /// An action on a request.
@@ -22,7 +22,7 @@ pub(super) struct Action {
     pub sectors: u32,
 }
 
-/// The meaning of an action's letter.
+/// The kind of event of an action's letter; `None` for other letters.
 fn kind_of(letter: &[u8]) -> Option<EventKind> {
     Some(match letter {
         b"Q" => EventKind::Queue,
@@ -43,19 +43,19 @@ pub(super) fn is_action(letter: &[u8]) -> bool {
     kind_of(letter).is_some() || OTHER_ACTIONS.contains(&letter)
 }
 
-/// What a line of an action tells.
+/// The meaning of a line with an action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     /// A step of a request.
     Request(Action),
     /// A step of a command to a zone.
     Zone(ZoneCommand, EventKind),
-    /// Neither.
+    /// Any other action.
     Other,
 }
 
 impl Step {
-    /// Reads an action, which stands in this column, and what stands after it.
+    /// Reads an action and the fields after it; `column` is the column of the action, for errors.
     pub(super) fn read(text: &[u8], column: u64) -> Result<Self> {
         let mut fields = blank_separated(text);
         let letter = need(&mut fields, "action", column)?;
@@ -94,13 +94,14 @@ pub(super) fn rest_after(line: &[u8], count: usize) -> &[u8] {
     rest.trim_ascii_start()
 }
 
-/// Whether this is a command that is no block I/O: `(hex payload)` stands in place of a range, also after its bytes.
+/// Whether this is a command that is not block I/O: it has `(hex payload)` instead of a range, or its number of bytes and `(hex
+/// payload)`.
 fn is_command(rest: &[u8]) -> bool {
     let digits = rest.iter().position(|byte| !byte.is_ascii_digit()).unwrap_or(rest.len());
     rest[digits..].trim_ascii_start().starts_with(b"(")
 }
 
-/// The sector of an event without data, of which no length is printed and, where it is 0, no sector.
+/// The sector of an event without data; `None` for other events. Its length is not printed, nor its sector if it is 0.
 fn zero_length(rest: &[u8]) -> Option<&[u8]> {
     if rest.starts_with(b"[") {
         return Some(b"0");

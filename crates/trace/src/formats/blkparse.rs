@@ -1,9 +1,9 @@
 //! The default output of `blkparse` (man page blkparse(1), "Default output"), and the classic one of the kernel's tracer
 //! `blk`, which is the same without a sequence number (`options/blk_classic`).
 //!
-//! `MAJOR,MINOR CPU SEQUENCE SECONDS.NANOSECONDS PID ACTION RWBS SECTOR + SECTORS [PROCESS]`. [`crate::Pairer`] brings
-//! the events together. Of the summary after the events, and of what blktrace itself printed, the count of events that
-//! were lost is read; headings are passed over, and lines of other origin are counted.
+//! `MAJOR,MINOR CPU SEQUENCE SECONDS.NANOSECONDS PID ACTION RWBS SECTOR + SECTORS [PROCESS]`. [`crate::Pairer`] combines the
+//! events into requests. The number of lost events is read from the summary after the events, and from the output of blktrace
+//! itself. Headings are skipped, and other lines that are not of the trace are counted.
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -81,26 +81,26 @@ fn open(input: Input, options: &ReadOptions) -> Result<Box<dyn Source>> {
     Ok(Box::new(LineSource::new(format, input, options)))
 }
 
-/// The last letter that an action begins with.
+/// The largest first letter of an action.
 const LAST_LETTER: u8 = b'm';
 
 struct Blkparse {
     pairer: Pairer,
     process: LastName,
     device: LastName,
-    /// Events by the first letter of their action.
+    /// Number of events by the first letter of their action.
     actions: [u64; LAST_LETTER as usize + 1],
     zones: ZoneCommands,
     in_summary: bool,
 }
 
-/// The name in the brackets at the end.
+/// The name of the process in the brackets at the end.
 fn process_name(line: &[u8]) -> Option<&[u8]> {
     let open = memchr::memchr(b'[', line)?;
     line[open + 1..].strip_suffix(b"]")
 }
 
-/// Whether the line begins like an event, whole or not, with one bad field at most.
+/// Whether the line begins like an event, complete or not, with at most one bad field.
 #[cold]
 fn begins_like_an_event(line: &[u8]) -> bool {
     let mut fields = blank_separated(line);
@@ -112,13 +112,14 @@ fn begins_like_an_event(line: &[u8]) -> bool {
     if !is_device {
         return good == 3 && device.contains(&b',');
     }
-    // Broken off after one of its first fields, or of the kernel itself, without a sequence number.
+    // The line ends after one of its first fields, or is of the kernel's tracer, without a sequence number.
     let lacks_a_sequence = sequence.is_empty() || sequence.contains(&b'.');
     cpu.is_empty() || good > 1 || is_digits(cpu) && lacks_a_sequence
 }
 
-/// `Skips: 4 forward (4 -   0.0%)` of blkparse; `Total:  90 events (dropped 4), 5 KiB data` and `You have 4 dropped
-/// events` of blktrace, of which the first counts all devices and CPUs.
+/// Reads the number of lost events in `Skips: 4 forward (4 -   0.0%)` of blkparse and `Total:  90 events (dropped 4), 5 KiB data`
+/// of blktrace; 0 for other lines. `You have 4 dropped events` of blktrace is not read, because the total, which is of all devices
+/// and CPUs, includes it.
 fn lost(line: &[u8]) -> Result<u64> {
     let mut fields = blank_separated(line);
     match fields.next() {
@@ -132,7 +133,7 @@ fn lost(line: &[u8]) -> Result<u64> {
     }
 }
 
-/// Lines of the summaries of blkparse and blktrace, headings and separators.
+/// Whether a line is of the summaries of blkparse and blktrace, a heading or a separator.
 fn is_notice(line: &[u8]) -> bool {
     let line = line.trim_ascii();
     let separates = |byte: &u8| matches!(byte, b'-' | b'=' | b'*' | b'~' | b'|' | b'+' | b'_' | b' ');
@@ -151,7 +152,7 @@ fn is_notice(line: &[u8]) -> bool {
 }
 
 impl Blkparse {
-    /// Passes over a line that is no event.
+    /// Skips a line that is not an event, and counts it.
     fn pass(&mut self, line: &[u8], context: &mut Context) -> Result<()> {
         context.ledger.lost += lost(line)?;
         let begins_summary = line.trim_ascii_start().starts_with(b"CPU") || line.starts_with(b"Total (");
@@ -177,7 +178,7 @@ impl LineFormat for Blkparse {
         unsigned(need(&mut fields, "cpu", 2)?, "cpu", 2)?;
         let mut column = 3;
         let mut field = need(&mut fields, "sequence", column)?;
-        // The kernel itself numbers no events.
+        // The kernel's tracer does not number events.
         if !field.contains(&b'.') {
             unsigned(field, "sequence", column)?;
             column += 1;
@@ -207,7 +208,7 @@ impl LineFormat for Blkparse {
             }
         };
         let process = match name {
-            // A completion ends in the error code.
+            // In a completion, the brackets contain the error code.
             Some(name) if kind != EventKind::Complete => {
                 Some(self.process.id(name, &mut context.processes, |raw| Ok::<Cow<str>, Error>(text(raw)))?)
             }

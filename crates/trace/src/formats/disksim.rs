@@ -1,8 +1,8 @@
 //! DiskSim's default ASCII format (Bucy et al., "The DiskSim Simulation Environment Version 4.0 Reference Manual",
 //! CMU-PDL-08-101).
 //!
-//! Arrival time in milliseconds with a fraction, device, first block (512 bytes), blocks, and flags, whose lowest bit
-//! is 1 for a read: the record of SSDsim with another clock.
+//! Arrival time in milliseconds with a fraction, device, first block (512 bytes), blocks, and flags, whose lowest bit is 1 for
+//! a read. The record is that of SSDsim with another unit of time.
 
 use super::format::{Format, Origin, Times};
 use super::ssdsim;

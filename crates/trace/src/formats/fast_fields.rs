@@ -1,5 +1,5 @@
-//! The fast parser: one pass over a well-formed line of numbers. Any other line goes to the strict parser, which names
-//! the faulty field; where both succeed, they give the same requests.
+//! The fast parser: one pass over a well-formed line of numbers. Any other line is read by the strict parser, which names the
+//! wrong field. If both succeed, they return the same requests.
 #![expect(
     clippy::inline_always,
     reason = "the hottest path of reading; the rest of the text stays in registers"
@@ -7,24 +7,24 @@
 
 use super::time_unit::TimeUnit;
 
-/// The rest of a text that begins with a line. Numbers are read eight bytes at a time, so one that ends in the last seven
-/// bytes of the text is left to the strict parser.
+/// The rest of a text, from the current field of a line on. Numbers are read eight bytes at a time, so a number in the last
+/// seven bytes of the text is left to the strict parser.
 #[derive(Clone, Debug)]
 pub(crate) struct FastFields<'a>(&'a [u8]);
 
-/// Digits that fit any `u64`.
+/// Number of digits that always fit in a `u64`.
 const MOST_DIGITS: usize = 19;
 const POWERS: [u64; 10] =
     [1, 10, 100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000, 100_000_000, 1_000_000_000];
 
 impl<'a> FastFields<'a> {
-    /// The text must contain the end of the line: a field at the end of the text may continue after it.
+    /// `text` must contain the end of the line, because a field at the end of the text may be incomplete.
     #[inline(always)]
     pub(crate) fn new(text: &'a [u8]) -> Self {
         Self(text)
     }
 
-    /// Skips the blanks before a field; one in most files.
+    /// Skips the blanks before a field; in most files there is one.
     #[inline(always)]
     fn gap(&mut self) {
         if let [b' ' | b'\t', rest @ ..] = self.0 {
@@ -35,7 +35,7 @@ impl<'a> FastFields<'a> {
         }
     }
 
-    /// By value, as the functions below, so that the rest of the text need not be spilled to memory.
+    /// Takes `self` by value, as do the functions below, so that it can stay in registers.
     #[inline(never)]
     fn wide_gap(mut self) -> Self {
         while let [b' ' | b'\t', rest @ ..] = self.0 {
@@ -44,7 +44,7 @@ impl<'a> FastFields<'a> {
         self
     }
 
-    /// Skips a tab, where there is one: for fields that are two tabs apart.
+    /// Skips a tab, if there is one: for fields that are separated by two tabs.
     #[inline(always)]
     pub(crate) fn tab(&mut self) -> &mut Self {
         if let [b'\t', rest @ ..] = self.0 {
@@ -53,7 +53,7 @@ impl<'a> FastFields<'a> {
         self
     }
 
-    /// A run of digits, and how many there are.
+    /// Reads digits; returns their value and number. `None` if there are none or too many.
     #[inline(always)]
     fn digits(&mut self) -> Option<(u64, usize)> {
         let (mut value, mut count) = leading_digits(*self.0.first_chunk()?);
@@ -98,7 +98,7 @@ impl<'a> FastFields<'a> {
         Some(((value, &text[..count]), self))
     }
 
-    /// Skips the next field and a blank before it, where it is `text` and not the last one.
+    /// Skips the next field and the blank before it if the field is `text` and not the last one; returns whether it did.
     #[inline(always)]
     pub(crate) fn is(&mut self, text: &[u8]) -> bool {
         // Fast path: a field of one byte.
@@ -115,7 +115,7 @@ impl<'a> FastFields<'a> {
         true
     }
 
-    /// The next field, a time in `unit`s with no more decimals than make nanoseconds.
+    /// The next field, a time in `unit`s, in nanoseconds; `None` if it has decimals below a nanosecond.
     #[inline(always)]
     pub(crate) fn time(&mut self, unit: TimeUnit) -> Option<i64> {
         self.gap();
@@ -131,7 +131,7 @@ impl<'a> FastFields<'a> {
         i64::try_from(ns).ok()
     }
 
-    /// The last field, a single byte, and the text after the line.
+    /// The last field, which must be a single byte, and the text after the line.
     #[inline(always)]
     pub(crate) fn last_byte(mut self) -> Option<(u8, &'a [u8])> {
         if let [b' ', byte, b'\n', rest @ ..] = self.0 {
@@ -142,7 +142,7 @@ impl<'a> FastFields<'a> {
         Some((*byte, Self(rest).ended()?))
     }
 
-    /// The text after the line, where the line ends here.
+    /// The text after the line; `None` if the line does not end here.
     #[inline(always)]
     pub(crate) fn ended(mut self) -> Option<&'a [u8]> {
         self.gap();
@@ -153,22 +153,22 @@ impl<'a> FastFields<'a> {
     }
 }
 
-/// The number that the digits at the beginning make, and how many they are: pairs, fours, then the whole, each step for
-/// all at once.
+/// The value of the digits at the beginning, and how many there are. All digits are combined at once, first into pairs, then
+/// fours, then the whole number.
 #[inline(always)]
 fn leading_digits(text: [u8; 8]) -> (u64, usize) {
     let word = u64::from_le_bytes(text) ^ 0x3030_3030_3030_3030;
-    // A byte above 9 has its high bit set or gets it; what it carries goes to those after it.
+    // The sum sets the high bit of each byte above 9; carries only affect the bytes after it.
     let others = (word | word.wrapping_add(0x7676_7676_7676_7676)) & 0x8080_8080_8080_8080;
     if others == 0 {
         return (eight_digits(word), 8);
     }
-    // The bytes after the digits are shifted out, and as many zeros come before them.
+    // The bytes after the digits are shifted out, and zeros are shifted in before the digits.
     let bit = others.trailing_zeros();
     (eight_digits(word << 1 << (70 - bit)), bit as usize / 8)
 }
 
-/// The number that eight digits make, the first in the lowest byte.
+/// The value of eight digits, the first in the lowest byte.
 #[inline(always)]
 fn eight_digits(digits: u64) -> u64 {
     let pairs = (digits.wrapping_mul(10 << 8 | 1) >> 8) & 0x00ff_00ff_00ff_00ff;
@@ -263,7 +263,7 @@ mod tests {
     }
 }
 
-/// Reads whole texts with both parsers, for the tests of formats.
+/// Reads texts with both parsers, for the tests of formats.
 #[cfg(test)]
 pub(super) mod both_ways {
     use emmclab_base::{Request, Result};
@@ -288,7 +288,7 @@ pub(super) mod both_ways {
         }
     }
 
-    /// Requests, devices, counts and the first error.
+    /// The result of reading: requests, devices, counts and the first error.
     type Outcome = (Vec<Request>, Vec<String>, Ledger, Option<String>);
 
     fn read(format: impl LineFormat, text: &str, lenient: bool) -> Outcome {
@@ -308,7 +308,7 @@ pub(super) mod both_ways {
         (requests, devices, source.ledger(), end)
     }
 
-    /// Asserts that both parsers give the same, errors and counts included.
+    /// Asserts that both parsers have the same result, errors and counts included.
     pub fn agree<F: LineFormat>(format: impl Fn() -> F, text: &str) {
         for lenient in [false, true] {
             let strict = read(StrictOnly(format()), text, lenient);

@@ -1,12 +1,12 @@
 //! fio's I/O log, versions 2 and 3 (fio HOWTO, "Trace file format").
 //!
-//! After a heading, lines `FILE ACTION` (add, open, close) and `FILE ACTION OFFSET LENGTH` in bytes. In version 3 a
-//! time stamp stands first, in microseconds since the start as fio 3.33 writes it (`--time-unit` names another unit). In version 2
-//! the action `wait` holds a delay in microseconds instead of an offset; the delays are added up, and nothing else moves the
-//! clock, so that requests between two waits share a time. `sync` and `datasync` become flushes, `trim` a discard;
-//! `sync_file_range` gives the device no command of its own and is skipped and counted. A log without its heading is known by its
-//! actions. Ranges need not begin and end at sectors of 512 bytes: both ends are rounded down, so that streams stay sequential and
-//! keep their length, and such requests are counted.
+//! After a heading, lines `FILE ACTION` (add, open, close) and `FILE ACTION OFFSET LENGTH` in bytes. In version 3 a time stamp
+//! is first, in microseconds since the start as fio 3.33 writes it (`--time-unit` names another unit). In version 2 the action
+//! `wait` holds a delay in microseconds instead of an offset; the delays are added up, and only they advance the clock, so that
+//! requests between two waits have the same time. `sync` and `datasync` become flushes, `trim` a discard; `sync_file_range`
+//! sends no command of its own to the device; it is skipped and counted. A log without its heading is recognised by its
+//! actions. Ranges need not begin and end at sectors of 512 bytes: both ends are rounded down, so that streams stay sequential
+//! and keep their length, and such requests are counted.
 
 use std::io::Write;
 
@@ -68,7 +68,7 @@ const ACTIONS: [&[u8]; 10] = [
     b"sync_file_range",
 ];
 
-/// The version that a heading names, or that a line can only be of.
+/// The version from a heading, or recognised from a line; `None` if neither fits.
 fn version(line: &[u8]) -> Option<u8> {
     match line {
         VERSION_2 => return Some(2),
@@ -165,7 +165,7 @@ impl LineFormat for Fio {
         Ok(())
     }
 
-    /// Times of version 3 are those of the requests; delays of version 2 may all be left out.
+    /// Version 3 has the times of the requests. In version 2, delays may be missing, so that times are not checked.
     fn times(&self) -> Option<Times> {
         self.timed.then_some(Times::Open(self.unit))
     }
@@ -175,7 +175,7 @@ impl LineFormat for Fio {
     }
 }
 
-/// Writes version 2, which every fio since 1.17 replays, on one file `emmclab`. Times become delays in whole
+/// Writes version 2, which every fio since 1.17 can replay, for one file `emmclab`. Times are written as delays in whole
 /// microseconds from the first request on.
 fn create(file: AtomicFile, _header: &Header) -> Result<Box<dyn Sink>> {
     Ok(Box::new(Lines::new(file, Writer { now_us: None })))

@@ -1,8 +1,8 @@
 //! Traces of Florida International University (SNIA IOTTA 390, 391 and 414; Koller and Rangaswami, "I/O Deduplication", FAST 2010).
 //!
-//! Fields between blanks, as the sets' READMEs say: time in nanoseconds, id and name of the process, address and size in blocks of
-//! 512 bytes, `W` or `R`, major and minor number of the device, and MD5 digests of the contents, one for each 4 KB (for each 512 bytes
-//! in the traces of home directories), which are not read. No response times.
+//! Fields separated by blanks, as the sets' READMEs describe them: time in nanoseconds, id and name of the process, address and
+//! size in blocks of 512 bytes, `W` or `R`, major and minor number of the device, and MD5 digests of the contents, one for each
+//! 4 KB (for each 512 bytes in the traces of home directories), which are not read. No response times.
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -37,7 +37,7 @@ pub(super) static FORMAT: Format = Format {
     writes: None,
 };
 
-/// Fields that are looked at; digests may follow.
+/// Maximum number of fields that are read; digests may follow.
 const FIELDS: usize = 24;
 
 fn sniff(head: &[u8], _path: &Path) -> bool {
@@ -49,12 +49,13 @@ fn sniff(head: &[u8], _path: &Path) -> bool {
         && fields[at + 3..count].iter().all(|digest| digest.iter().all(u8::is_ascii_hexdigit))
 }
 
-/// Puts the first fields of a line into `fields`; returns how many there are.
+/// Puts the first fields of a line into `fields`; returns their number.
 fn split<'a>(line: &'a [u8], fields: &mut [&'a [u8]; FIELDS]) -> usize {
     fields.iter_mut().zip(blank_separated(line)).map(|(place, field)| *place = field).count()
 }
 
-/// The place of the operation: the first letter with two numbers before and two after it. A name may hold blanks.
+/// The index of the operation: the first `W` or `R` with two numbers before and two after it. A process name may contain
+/// blanks.
 fn operation(fields: &[&[u8]]) -> Option<usize> {
     (4..fields.len().saturating_sub(2)).find(|at| {
         matches!(fields[*at], b"W" | b"R" | b"w" | b"r")

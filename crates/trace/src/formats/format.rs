@@ -17,40 +17,40 @@ use crate::screen::{Only, ReissueWindow};
 use crate::sink::Sink;
 use crate::source::Source;
 
-/// A trace format: how to know it, read it and write it.
+/// A trace format: how it is recognised, read and written.
 pub struct Format {
     /// The name for `--format`, in lower case.
     pub name: &'static str,
     /// One line on what it is and who writes it.
     pub about: &'static str,
-    /// The mark that its content is known by, in words for `sniff`.
+    /// The mark by which `sniff` recognises its content, in words.
     pub known_by: &'static str,
-    /// Where its files come from, and what they hold.
+    /// The origin and content of its files.
     pub origin: Origin,
-    /// File-name endings that [`crate::TraceWriter`] takes as this format, without the dot.
+    /// File-name extensions for which [`crate::TraceWriter`] writes this format, without the dot.
     pub extensions: &'static [&'static str],
-    /// How it states times.
+    /// How the format states times.
     pub times: Times,
     /// Whether the first bytes (decompressed) and the file name look like this format.
     pub sniff: fn(&[u8], &Path) -> bool,
     /// Starts reading.
     pub open: fn(Input, &ReadOptions) -> Result<Box<dyn Source>>,
-    /// The values that it can hold and how writing starts, where the format can be written.
+    /// The values that it can represent and how writing starts; `None` if the format cannot be written.
     pub writes: Option<(Holds, Create)>,
 }
 
-/// Where the files of a format come from, and what they hold; in Markdown, for the page on what can be read.
+/// The origin and content of the files of a format, in Markdown for the page of formats.
 #[derive(Clone, Copy, Debug)]
 pub struct Origin {
-    /// The program, with the command that makes such a file, or the collection.
+    /// The program with the command that writes such a file, or the collection of traces.
     pub from: &'static str,
-    /// The optional columns that a file can give.
+    /// The optional columns that a file can contain.
     pub gives: &'static [Column],
-    /// What stays unknown, beside the columns that are not given.
+    /// What remains unknown, except for the missing columns.
     pub unknown: &'static str,
 }
 
-/// By its name: addresses of functions would differ from run to run.
+/// Prints the name alone, because addresses of functions differ from run to run.
 impl fmt::Debug for Format {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name)
@@ -64,7 +64,7 @@ pub enum Times {
     Fixed(TimeUnit),
     /// In this unit unless `--time-unit` names another.
     Open(TimeUnit),
-    /// It orders requests rather than timing them, so that rates mean nothing.
+    /// Times only state the order of requests, so that rates mean nothing.
     Loose,
     /// In nanoseconds, in a column that any tool may have written.
     Stored,
@@ -73,48 +73,48 @@ pub enum Times {
 /// Starts writing a file.
 pub type Create = fn(AtomicFile, &Header) -> Result<Box<dyn Sink>>;
 
-/// A part of a trace that is read by itself, beside the others. It may hold no request, or none that is wanted.
+/// A part of a trace that is read in parallel with the others. It may contain no request, or none that is wanted.
 #[derive(Clone, Debug)]
 pub struct Slice {
     /// The first arrival of the whole trace, from which [`ReadOptions::only`] counts.
     pub origin: Nanos,
-    /// Row groups of a Parquet file; all where `None`.
+    /// Row groups of a Parquet file; all if `None`.
     pub groups: Option<Range<usize>>,
 }
 
-/// How to read. The default finds out everything by itself.
+/// Options of reading a trace. By default, the format is recognised and nothing is left out.
 #[derive(Clone, Debug, Default)]
 pub struct ReadOptions {
-    /// Name of a format (`emmclab formats`); found by its content where `None`.
+    /// Name of a format (`emmclab formats`); recognised by its content if `None`.
     pub format: Option<String>,
     /// Skip bad records and count them, rather than stop at the first.
     pub lenient: bool,
     /// Column names of a generic CSV in order, comma separated (`arrival,op,sector,sectors,...`).
     pub columns: Option<String>,
-    /// Unit of times, where the format leaves it open: `s`, `ms`, `us`, `ns`.
+    /// Unit of times, if the format does not define it: `s`, `ms`, `us`, `ns`.
     pub time_unit: Option<String>,
-    /// Unit of addresses and sizes, where the format leaves it open: `sector`, `byte`, `kb`, `page`.
+    /// Unit of addresses and sizes, if the format does not define it: `sector`, `byte`, `kb`, `page`.
     pub size_unit: Option<String>,
-    /// Requests that may be held back to put them in order of arrival; [`crate::REORDER_WINDOW`] where `None`.
+    /// Number of requests that may be held back to sort them by arrival; [`crate::REORDER_WINDOW`] if `None`.
     pub reorder_window: Option<usize>,
-    /// Jumps of the clock that are taken out of the trace; none if `None`.
+    /// Clock jumps that are removed from the trace; none if `None`.
     pub mend_clock: Option<MendClock>,
-    /// When a request may be issued again; [`ReissueWindow::default`] where `None`.
+    /// Time range in which a request may be issued again; [`ReissueWindow::default`] if `None`.
     pub reissue_window: Option<ReissueWindow>,
-    /// Suspected re-issues are dropped.
+    /// Drop suspected re-issues.
     pub drop_reissued: bool,
-    /// The requests that are wanted; all where `None`.
+    /// The requests that are wanted; all if `None`.
     pub only: Option<Only>,
-    /// A trace of several devices is refused, because their addresses are not of one space.
+    /// Refuse a trace of several devices, because their addresses are not of one space.
     pub one_device: bool,
-    /// The file is a part of a trace, or a part of the file is read; `None` if it is read as a whole.
+    /// Set if the file is a part of a trace, or a part of the file is read; `None` to read the whole file.
     pub slice: Option<Slice>,
-    /// Formats that other crates read, tried before those of [`crate::formats::FORMATS`].
+    /// Formats of other crates, which are tried before those of [`crate::formats::FORMATS`].
     pub further: &'static [&'static Format],
 }
 
 impl ReadOptions {
-    /// The unit of times that was asked for, or the format's usual one.
+    /// The unit of times from the option, or `usual` without it.
     pub(crate) fn time_unit_or(&self, usual: TimeUnit) -> Result<TimeUnit> {
         self.time_unit.as_deref().map_or(Ok(usual), TimeUnit::by_name)
     }

@@ -6,36 +6,36 @@ use super::format::{ReadOptions, Times};
 use super::time_unit::TimeUnit;
 use crate::rows::Rows;
 
-/// No storage reaches this; a large array does a tenth of it.
+/// Maximum plausible rate, in requests per second; a large array reaches a tenth of it.
 const MAX_RATE: f64 = 20e6;
-/// Fewer requests than this show no rate.
+/// Minimum number of requests for a check of the maximum rate.
 const RATE_SAMPLE: u64 = 1_000;
-/// 100 years: no recording is as long, and sums of times stay within 64 bits.
+/// 100 years: no recording is as long, and sums of times fit in 64 bits.
 const MAX_SPAN_NS: i64 = 100 * 365 * 86_400 * 1_000_000_000;
-/// 146 years: the difference of two times that are nearer to zero has 64 bits.
+/// 146 years: the difference of two times that are nearer to zero fits in 64 bits.
 pub(crate) const FARTHEST_NS: u64 = 1 << 62;
-/// A phone asleep does ten times more.
+/// Minimum plausible rate, in requests per second; a sleeping phone has ten times more.
 const MIN_RATE: f64 = 0.02;
-/// Fewer requests than this show no idleness.
+/// Minimum number of requests for a check of the minimum rate.
 const IDLE_SAMPLE: u64 = 100;
-/// In a hundred real requests some follow one another closer than this.
+/// Among a hundred real requests, some gaps are shorter than this.
 const BURST_GAP_NS: u64 = 1_000_000;
-/// A mean response beyond this is no storage device's.
+/// No storage device has a longer mean response time than this.
 const MAX_MEAN_RESPONSE_NS: i128 = 60_000_000_000;
-/// Responses that are enough to know the mean: a wrong unit shows everywhere.
+/// Number of responses that is enough for the mean: a wrong unit affects all of them.
 const RESPONSES_SAMPLE: u64 = 1 << 20;
-/// Requests that are judged together: fewer may well be a fill or a stall.
+/// Number of requests between two checks: fewer may be a burst or a stall.
 const JUDGED_TOGETHER: u64 = 1 << 16;
-/// Linux sends at most a few MB at once, an eMMC packed command some 20 MB.
+/// 1 GiB: Linux sends at most a few MB at once, an eMMC packed command about 20 MB.
 const MAX_REQUEST_SECTORS: u32 = (1 << 30) / SECTOR_BYTES as u32;
-/// 8 PB: beyond any device.
+/// 8 PB: larger than any device.
 const MAX_ADDRESS_SECTORS: u64 = (8 << 50) / SECTOR_BYTES;
-/// Requests that must agree before sizes are taken for bytes.
+/// Number of requests that must look like bytes before the trace is refused.
 const BYTES_SAMPLE: u64 = 64;
-/// Least number of distinct sizes for a verdict: a stream of equal large requests may be genuine.
+/// Minimum number of distinct sizes for this: a stream of equal large requests may be genuine.
 const BYTES_SIZES: usize = 4;
 
-/// Watches the requests of a trace as they are read.
+/// Checks the units of a trace while its requests are read.
 pub(crate) struct UnitGuard {
     times: Times,
     unit: TimeUnit,
@@ -52,7 +52,7 @@ pub(crate) struct UnitGuard {
     highest: u64,
     all_like_bytes: bool,
     sizes: Vec<u32>,
-    /// Requests at which it is judged next.
+    /// Number of requests at which the next check is due.
     judge_at: u64,
 }
 
@@ -82,8 +82,8 @@ impl UnitGuard {
         })
     }
 
-    /// Watches some more requests, in order of arrival among themselves: column by column, and only as long as a column
-    /// can still change the judgement.
+    /// Adds requests, which are in order of arrival among themselves. Each column is read only as long as it can change the
+    /// result of the checks.
     pub(crate) fn see(&mut self, rows: Rows) {
         let arrivals = rows.arrival;
         let ([first, ..], [.., last]) = (arrivals, arrivals) else { return };
@@ -94,7 +94,7 @@ impl UnitGuard {
             self.see_gap(first.abs_diff(self.previous));
         }
         if self.smallest_gap >= BURST_GAP_NS {
-            // One less, so that no gap at all is the largest.
+            // Each gap less 1, so that a gap of 0 wraps to the largest value.
             let less =
                 arrivals.windows(2).map(|pair| pair[1].wrapping_sub(pair[0]).cast_unsigned().wrapping_sub(1));
             self.see_gap(less.fold(u64::MAX, u64::min).wrapping_add(1));
@@ -109,7 +109,7 @@ impl UnitGuard {
             self.responses += responses;
             self.response_sum += sum;
         }
-        // An upper bound without branches: all bits together are at least as large as the largest.
+        // An upper bound without branches: the OR of all values is at least the largest value.
         if rows.sector.iter().fold(0, |bits, sector| bits | sector) > MAX_ADDRESS_SECTORS {
             self.highest = rows.sector.iter().fold(self.highest, |highest, sector| highest.max(*sector));
         }
@@ -118,7 +118,7 @@ impl UnitGuard {
         }
     }
 
-    /// Soon over: real traces show within a few requests that they count sectors.
+    /// Checks whether sizes and addresses look like bytes. In real traces, a few requests show that they are sectors.
     fn see_sizes(&mut self, rows: Rows) {
         for request in rows.iter().filter(|request| request.op.has_data()) {
             self.data += 1;
@@ -144,8 +144,7 @@ impl UnitGuard {
         self.last
     }
 
-    /// Called again and again, so that a wrong unit shows early: judges each time that enough requests have come, and at
-    /// the end.
+    /// Checks the units after each [`JUDGED_TOGETHER`] requests, so that a wrong unit is found early, and at the end.
     pub(crate) fn check(&mut self, ended: bool) -> Result<()> {
         if self.count < self.judge_at && !ended {
             return Ok(());
@@ -219,12 +218,12 @@ impl UnitGuard {
         Ok(())
     }
 
-    /// How many times longer `unit` is than the one assumed.
+    /// The length of `unit` in assumed units.
     fn times_larger(&self, unit: TimeUnit) -> f64 {
         10f64.powi(unit.digits() as i32 - self.unit.digits() as i32)
     }
 
-    /// The error, with the unit nearest to the assumed one in which the times make sense.
+    /// The error, with a hint: the unit nearest to the assumed one in which the times make sense.
     fn likely(&self, problem: String, fits: impl Fn(TimeUnit) -> bool, coarser: bool) -> Error {
         let mut choices = TimeUnit::CHOICES.to_vec();
         if coarser {
@@ -279,7 +278,7 @@ mod tests {
         guard.check(true)
     }
 
-    /// `count` requests of `sectors`, `gap` ns apart with a little unevenness.
+    /// `count` requests of `sectors`, about `gap` ns apart.
     fn steady(count: i64, gap: i64, sectors: u32) -> impl Iterator<Item = Request> {
         (0..count).map(move |i| {
             let arrival = Nanos(i * gap + (i % 7) * gap / 11);
@@ -338,7 +337,7 @@ mod tests {
 
     #[test]
     fn honest_extremes_pass() {
-        // A phone left alone for 8 hours: bursts of four, then 20 s of nothing.
+        // An idle phone for 8 hours: bursts of four requests, then 20 s without any.
         let idle = (0..5_760i64).map(|i| {
             let arrival = Nanos(i / 4 * 20_000_000_000 + i % 4 * 300_000);
             Request::new(arrival, Op::Write, Sector(8 * i as u64), 8)
@@ -365,7 +364,7 @@ mod tests {
     #[test]
     fn a_unit_too_coarse_is_named() {
         let times = Times::Open(TimeUnit::Seconds);
-        // 100 requests a second, stated in milliseconds but read as seconds: one each 10 s.
+        // 100 requests a second, stated in milliseconds but read as seconds: one every 10 s.
         let slow = steady(500, 100_000_000_000, 8);
         assert!(hint(judge(times, slow)).contains("--time-unit ms"));
         let slow = (0..500).map(|i| Request {
@@ -384,7 +383,7 @@ mod tests {
         let seconds = Times::Open(TimeUnit::Seconds);
         let error = judge(seconds, [at(0), at(4_000_000_000_000_000_000)].into_iter());
         assert!(hint(error).contains("--time-unit ms"));
-        // The clock of a phone that starts in 1970 before it knows the year.
+        // The clock of a phone that starts in 1970 until it is set.
         judge(OPEN, [at(0), at(1_700_000_000_000_000_000)].into_iter()).unwrap();
     }
 

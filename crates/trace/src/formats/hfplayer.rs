@@ -1,9 +1,9 @@
 //! The CSV of hfplayer (University of Minnesota; Haghdoost et al., "hfplayer", FAST 2017; samples in the repository umn-cris/hfplayer).
 //!
-//! A heading that begins with `#` names the columns, each with its type (`.I`, `.D`, `.S`). Read are `ELAPSED_USECS`, the time since the
-//! start; `CMD`, which begins with `RD` or `WR`; `LUN_SSID`, the volume; `PHASE`, 0 for a command's arrival and 1 for its reply, which
-//! is skipped and counted because the arrival has the latency; `LBA` and `NBLKS` in blocks of 512 bytes; `LATENCY_USECS`, from arrival
-//! to reply (0 if it is not known).
+//! A heading that begins with `#` names the columns, each with its type (`.I`, `.D`, `.S`). The columns that are read:
+//! `ELAPSED_USECS`, the time since the start; `CMD`, which begins with `RD` or `WR`; `LUN_SSID`, the volume; `PHASE`, 0 for a
+//! command's arrival and 1 for its reply, which is skipped and counted because the arrival has the latency; `LBA` and `NBLKS`
+//! in blocks of 512 bytes; `LATENCY_USECS`, from arrival to reply (0 if it is not known).
 
 use std::path::Path;
 

@@ -1,28 +1,28 @@
-//! The values that a format has a place for.
+//! The values that a format can represent.
 
 use emmclab_base::{BlockNote, Flags, Nanos, Op, Request};
 
 use crate::columns::Column;
 
-/// The values that a format has a place for; [`crate::TraceWriter`] counts the rest as lost.
+/// The values that a format can represent; [`crate::TraceWriter`] counts all others as lost.
 #[derive(Clone, Copy, Debug)]
 pub struct Holds {
-    /// The operations; requests of others are left out.
+    /// The operations; requests with other operations are left out.
     pub ops: &'static [Op],
-    /// The columns beside arrival, sector, sectors, op and flags.
+    /// The columns, except arrival, sector, sectors, op and flags.
     pub columns: &'static [Column],
     /// The flags.
     pub flags: Flags,
-    /// Nanoseconds in the smallest step of its clock.
+    /// Resolution of its times, in nanoseconds.
     pub tick_ns: i64,
 }
 
 impl Holds {
-    /// All of a trace.
+    /// All values of a trace.
     pub const EVERYTHING: Holds =
         Holds { ops: &Op::ALL, columns: &Column::ALL, flags: Flags(u16::MAX), tick_ns: 1 };
 
-    /// All of a trace but its block notes.
+    /// All values of a trace except block notes.
     pub const ALL_BUT_NOTES: Holds = Holds { columns: Column::OF_REQUEST, ..Holds::EVERYTHING };
 
     /// True for a format that loses nothing of a batch with or without block notes.
@@ -31,7 +31,7 @@ impl Holds {
         self.ops.len() == Op::ALL.len() && self.columns.len() >= columns && self.tick_ns == 1
     }
 
-    /// Whether writing `request` with its notes loses what it has in `column`.
+    /// Whether writing `request` with its notes loses its value in `column`.
     pub(crate) fn loses(&self, column: Column, request: &Request, notes: &[BlockNote]) -> bool {
         let time = |time: Option<Nanos>| {
             time.is_some_and(|time| !self.columns.contains(&column) || time.0 % self.tick_ns != 0)
@@ -44,7 +44,7 @@ impl Holds {
             Column::Served => time(request.served),
             Column::Complete => time(request.complete),
             Column::Sector | Column::Sectors | Column::Op => false,
-            // What was found on reading is found again.
+            // Suspected re-issues are no loss: they are found again when the file is read.
             Column::Flags => !self.flags.union(Flags::REISSUED).contains(request.flags),
             Column::Pid => request.pid.is_some() && !self.columns.contains(&column),
             Column::Process => request.process.is_some() && !self.columns.contains(&column),

@@ -1,4 +1,4 @@
-//! Bytes of a file, decompressed on the fly.
+//! Opens a file and decompresses it while it is read.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Seek, Write};
@@ -11,14 +11,14 @@ use emmclab_base::{Error, Result, interrupt};
 use super::utf16;
 use crate::source::Progress;
 
-/// Bytes looked at to find out the format.
+/// Number of bytes that are examined to recognise the format.
 const HEAD_BYTES: usize = 1 << 16;
 
-/// The marks of the first block of a bzip2 file: of data, and of the end where there is none.
+/// The marks of the first block of a bzip2 file: of a data block, and of the end if there is no data.
 const BZIP2_BLOCKS: [&[u8]; 2] =
     [&[0x31, 0x41, 0x59, 0x26, 0x53, 0x59], &[0x17, 0x72, 0x45, 0x38, 0x50, 0x90]];
 
-/// An opened, possibly compressed input with its first bytes at hand.
+/// An open, possibly compressed input, with its first bytes in memory.
 pub struct Input {
     path: PathBuf,
     head: Vec<u8>,
@@ -26,11 +26,11 @@ pub struct Input {
     done: Arc<AtomicU64>,
     total: u64,
     regular: bool,
-    /// Whether what is read are the bytes of the file as they stand in it.
+    /// Whether the bytes are those of the file, without decompression or conversion.
     plain: bool,
 }
 
-/// Counts what is read of the file itself, so that progress is right for compressed input too.
+/// Counts the bytes read from the file itself, so that progress is correct for compressed input too.
 struct Counted {
     file: File,
     done: Arc<AtomicU64>,
@@ -45,7 +45,7 @@ impl Read for Counted {
 }
 
 impl Input {
-    /// Opens a file; gzip, bzip2, zstd and xz are known by their first bytes, and so is text in UTF-16.
+    /// Opens a file. gzip, bzip2, zstd and xz, and text in UTF-16, are recognised by their first bytes.
     ///
     /// # Errors
     /// If the file cannot be read or is a directory.
@@ -100,7 +100,7 @@ impl Input {
         &self.head
     }
 
-    /// True for a file proper, which can be read from any place, and again.
+    /// True for a regular file, which can be read from any offset, and again.
     pub fn is_regular(&self) -> bool {
         self.regular
     }
@@ -115,15 +115,15 @@ impl Input {
         self.path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
     }
 
-    /// How much of the file has been read. `total` is unknown for pipes.
+    /// Returns a function that returns the progress of reading. `total` is unknown for pipes.
     pub fn meter(&self) -> impl Fn() -> Progress + Send + use<> {
         let done = self.done.clone();
         let total = Some(self.total).filter(|total| *total > 0);
         move || Progress { done: done.load(Ordering::Relaxed), total }
     }
 
-    /// The content as a file that can be read from any place: the file itself where it is one and not compressed, else a
-    /// temporary copy, which nobody else sees and which is gone when it is closed.
+    /// The content as a file that can be read from any offset: the file itself if it is regular and not compressed, otherwise
+    /// an unnamed temporary copy, which is deleted when it is closed.
     ///
     /// # Errors
     /// If it cannot be read, or there is no room for the copy.
@@ -161,7 +161,7 @@ impl Input {
     }
 }
 
-/// An error while decompressing: the file is cut or damaged.
+/// The error for a failed read, with a hint if the compressed file is cut or damaged.
 pub(crate) fn damaged(path: &Path, error: io::Error) -> Error {
     use io::ErrorKind::{InvalidData, InvalidInput, UnexpectedEof};
     let cut = matches!(error.kind(), UnexpectedEof | InvalidData | InvalidInput);

@@ -1,10 +1,11 @@
 //! The table of `iosnoop` of perf-tools (its script and manual page iosnoop(8)).
 //!
 //! `COMM PID TYPE DEV BLOCK BYTES LATms`; `-s` puts `STARTs` and `-t` `ENDs` before it, both in seconds of the clock of ftrace.
-//! `LATms` is the time from issue to completion; under `-Q` start and latency include the time in the queue, which the output does
-//! not tell, so that no time of the start at the driver is set where `STARTs` stands. Blocks are sectors of 512 bytes, `DEV` is
-//! `major,minor`, `TYPE` the kernel's letters. A flush has no bytes, and the block 2^64-1 is no address. Without `-s` and `-t` there are no
-//! times: the requests are laid one after the other in the order of their completion, and a note of the trace says so.
+//! `LATms` is the time from issue to completion; with `-Q`, start and latency include the time in the queue. The output does
+//! not show whether `-Q` was given, so the start time at the driver stays unset if there is `STARTs`. Blocks are sectors of 512
+//! bytes, `DEV` is `major,minor`, `TYPE` the kernel's letters. A flush has no bytes, and the block 2^64-1 is not an address.
+//! Without `-s` and `-t` there are no times: each request then begins when the previous one ends, in the order of completion,
+//! and a note of the trace states this.
 
 use std::path::Path;
 

@@ -1,11 +1,12 @@
-//! What iotrace prints of its traces (Standalone Linux IO Tracer of Open CAS), as CSV and as JSON: `iotrace --trace-parser --io --path
-//! PATH --format csv`. Source: `doc/IOTRACER.md` of its repository, and `source/octf/proto/parsedTrace.proto` of
+//! Traces of iotrace (Standalone Linux IO Tracer of Open CAS) that it printed as CSV or JSON: `iotrace --trace-parser --io
+//! --path PATH --format csv`. Source: `doc/IOTRACER.md` of its repository, and `source/octf/proto/parsedTrace.proto` of
 //! Open-CAS/open-cas-telemetry-framework.
 //!
-//! Read are `header.timestamp`, the submission in nanoseconds since the first event; `io.latency`, from there to the completion in
-//! nanoseconds (0 if it is not known); `io.lba` and `io.len` in sectors; `io.operation` (`Read`, `Write`, `Discard`); `io.flush`,
-//! `io.fua` and `io.error`; and `device.name`. CSV names its columns in a heading; in JSON each line is an event, and what is 0, false or
-//! a read is left out. A write of no sectors is a flush. Events of files have no `io` and are skipped.
+//! The fields that are read: `header.timestamp`, the submission in nanoseconds since the first event; `io.latency`, from there
+//! to the completion in nanoseconds (0 if it is not known); `io.lba` and `io.len` in sectors; `io.operation` (`Read`, `Write`,
+//! `Discard`); `io.flush`, `io.fua` and `io.error`; and `device.name`. CSV names its columns in a heading; in JSON each line is
+//! an event, and values that are 0, false or a read are left out. A write of no sectors is a flush. Events of files have no
+//! `io` and are skipped.
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -80,12 +81,12 @@ fn open(input: Input, options: &ReadOptions) -> Result<Box<dyn Source>> {
 
 struct Iotrace {
     form: Form,
-    /// The heading of CSV is still to come.
+    /// Whether the heading of CSV has not been read yet.
     heading: bool,
     device: LastName,
 }
 
-/// An I/O as it stands in a line.
+/// An I/O as its line states it.
 struct Io<'a> {
     time: u64,
     latency: u64,
@@ -132,7 +133,7 @@ impl Io<'_> {
     }
 }
 
-/// An I/O of a line of CSV; `None` of an event of files.
+/// The I/O of a line of CSV; `None` for an event of files.
 fn of_csv<'a>(fields: &NamedFields<9>, line: &'a [u8]) -> Result<Option<Io<'a>>> {
     let [device, time, error, flush, fua, latency, sector, sectors, operation] =
         fields.read(comma_separated(line))?;
@@ -143,7 +144,7 @@ fn of_csv<'a>(fields: &NamedFields<9>, line: &'a [u8]) -> Result<Option<Io<'a>>>
         b"" => return Ok(None),
         _ => return Err(operation.refused("is not Read, Write or Discard")),
     };
-    // What is 0 may be left out.
+    // A field that is 0 may be empty.
     let number = |field: Named| match field.bytes {
         b"" => Ok(0),
         digits => unsigned(digits, field.name, field.column),
@@ -166,7 +167,7 @@ fn of_csv<'a>(fields: &NamedFields<9>, line: &'a [u8]) -> Result<Option<Io<'a>>>
     }))
 }
 
-/// A number, which JSON of Protocol Buffers puts in quotes where it has 64 bits.
+/// A number; the JSON of Protocol Buffers has numbers of 64 bits in quotes.
 #[derive(Clone, Copy, Default)]
 struct Number(u64);
 
@@ -246,7 +247,7 @@ struct JsonDevice<'a> {
     name: Cow<'a, str>,
 }
 
-/// An I/O of a line of JSON; `None` of an event of files.
+/// The I/O of a line of JSON; `None` for an event of files.
 fn of_json(line: &[u8]) -> Result<Option<Io<'_>>> {
     let event: JsonEvent = serde_json::from_slice(line)
         .map_err(|error| Error::new(Kind::Syntax, error.to_string()).of_field("line", 0, line))?;

@@ -1,7 +1,7 @@
 //! K5cloud traces of Fujitsu (SNIA IOTTA 26930).
 //!
-//! `ID,Timestamp,Type,Offset,Length` without a heading, as the set's README says (section 3): number of the virtual volume, seconds
-//! since the first request of all files, `R` or `W`, offset and length in bytes. No response times.
+//! `ID,Timestamp,Type,Offset,Length` without a heading, as the set's README describes (section 3): number of the virtual
+//! volume, seconds since the first request of all files, `R` or `W`, offset and length in bytes. No response times.
 
 use std::path::Path;
 

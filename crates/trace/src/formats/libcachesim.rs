@@ -1,13 +1,14 @@
 //! The binary traces of libCacheSim (repository 1a1a11a/libCacheSim): `oracleGeneral` and `lcs`, versions 1 to 8.
 //!
-//! Little-endian records without filling. `oracleGeneral` has 24 bytes: seconds (u32), object (u64), its size in bytes (u32), and the
-//! number of the request that uses it next (i64, -1 for none). Nothing marks it, so it is known by its usual file name and by records that
-//! make sense. `lcs` has a header of 8,192 bytes between two equal marks, with the version after the first; version 1 has the records of
-//! `oracleGeneral`; 2 has operation (8 bits) and tenant (24 bits) before the last field; 3 has a size of 64 bits and a time to live;
-//! 4 to 8 append 1 to 16 numbers. Operations are numbered as in libCacheSim's `req_op_e`; a delete is a discard here.
+//! Little-endian records without padding. `oracleGeneral` has 24 bytes: seconds (u32), object (u64), its size in bytes (u32),
+//! and the number of the request that uses it next (i64, -1 for none). It has no magic number, so it is recognised by its usual
+//! file name and by plausible records. `lcs` has a header of 8,192 bytes between two equal marks, with the version after the
+//! first; version 1 has the records of `oracleGeneral`; 2 has operation (8 bits) and tenant (24 bits) before the last field; 3
+//! has a size of 64 bits and a time to live; 4 to 8 append 1 to 16 numbers. Operations are numbered as in libCacheSim's
+//! `req_op_e`; a delete is a discard here.
 //!
-//! Such a trace names objects; addresses are made from them ([`super::placement`]). Without operations all are taken as reads.
-//! Both are said in the trace's note.
+//! Such a trace names objects, from which addresses are made ([`super::placement`]). Without operations, all requests are
+//! reads. The trace's note states both.
 
 use std::path::Path;
 
@@ -66,7 +67,7 @@ const HEADER_BYTES: usize = 8192;
 struct Layout {
     size: usize,
     wide_size: bool,
-    /// Place of operation and tenant.
+    /// Offset of operation and tenant in a record.
     op_at: Option<usize>,
 }
 
@@ -86,7 +87,7 @@ const LAYOUTS: [Layout; 8] = {
     ]
 };
 
-/// Whether the first records have times in order and sizes and next uses that can be.
+/// Whether the first records have times in order and valid next uses.
 fn is_plausible(head: &[u8]) -> bool {
     const JUDGED: usize = 256;
     let size = LAYOUTS[0].size;
@@ -138,7 +139,7 @@ struct Records {
     tenant: String,
 }
 
-/// The operation of libCacheSim's number; `None` for one that is no request.
+/// The operation with this number in libCacheSim; `None` for unknown numbers.
 fn operation(code: u32) -> Option<Op> {
     Some(match code {
         // Not stated, get, gets, read.

@@ -1,5 +1,5 @@
-//! The reader of all line-by-line formats: it cuts the text into lines, joins those that were broken, and names the place
-//! of a bad one.
+//! The reader of all line-by-line formats. It splits the text into lines, joins lines that were broken, and adds the line
+//! number to errors.
 
 use std::io::Read;
 
@@ -14,17 +14,17 @@ use crate::names::Names;
 use crate::source::{Progress, Source};
 use crate::tally::Tally;
 
-/// Longest line accepted; a longer one is no text.
+/// Maximum length of a line in bytes; a file with longer ones is not text.
 const MAX_LINE: usize = 1 << 16;
 const CHUNK: usize = 1 << 18;
-/// Requests parsed at a time: they stay in the cache until the reader has taken them.
+/// Requests that are parsed at a time: few enough to stay in the cache until the reader processes them.
 const ROWS: usize = 1 << 8;
-/// Lines that one line may have been broken into, beside the first.
+/// Maximum number of lines that are joined to a broken line.
 const MOST_PARTS: u64 = 12;
-/// Lines after a bad one that are tried before skipping bad lines is advised.
+/// Maximum number of lines after a bad one that are parsed to decide whether to suggest skipping bad lines.
 const MOST_TRIED: usize = 1 << 12;
 
-/// Drives a [`LineFormat`] over an input.
+/// Reads an input with a [`LineFormat`].
 #[allow(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub(crate) struct LineSource<F> {
     format: F,
@@ -40,7 +40,7 @@ pub(crate) struct LineSource<F> {
     line: u64,
     ended: bool,
     finished: bool,
-    /// Whether requests were given on already.
+    /// Whether requests were returned already.
     made: bool,
 }
 
@@ -49,7 +49,7 @@ impl<F: LineFormat> LineSource<F> {
         Self::over(format, input, options, |bytes| bytes)
     }
 
-    /// Reads the lines that `text` makes of the bytes of the file.
+    /// Reads the lines of the text into which `text` converts the bytes of the file.
     pub(crate) fn over(
         format: F,
         input: Input,
@@ -74,7 +74,7 @@ impl<F: LineFormat> LineSource<F> {
         }
     }
 
-    /// Moves the unfinished line to the front and reads more after it.
+    /// Moves the incomplete line to the front of the buffer and reads more after it.
     fn refill(&mut self) -> Result<()> {
         self.buffer.copy_within(self.start..self.end, 0);
         self.end -= self.start;
@@ -95,7 +95,7 @@ impl<F: LineFormat> LineSource<F> {
         Ok(())
     }
 
-    /// Takes the line of this length at the beginning of what was not read yet.
+    /// Parses the next line, which has this length.
     #[inline]
     fn one(&mut self, length: usize, out: &mut Vec<Request>) -> Result<()> {
         let from = self.start;
@@ -116,8 +116,8 @@ impl<F: LineFormat> LineSource<F> {
         }
     }
 
-    /// Takes a line that is bad, or seems to be a part of one, together with those after it, where that makes a sure whole;
-    /// else as it stands.
+    /// Parses a line that is bad or seems to be broken, joined with those after it if the result is certainly a whole line;
+    /// otherwise parses it alone.
     #[cold]
     fn join(
         &mut self,
@@ -161,9 +161,9 @@ impl<F: LineFormat> LineSource<F> {
         }
     }
 
-    /// Joins the line to those after it until it is whole; false if it never is, and then takes nothing.
+    /// Joins the line with those after it until it is whole. If it never is, returns false and consumes no further line.
     fn take_with_rest(&mut self, own: &[u8], out: &mut Vec<Request>) -> Result<bool> {
-        // Programs break lines at a blank, which is lost, or within a word.
+        // Programs break lines at a blank, which they remove, or within a word.
         let mut joined = [(&b" "[..], own.to_vec()), (&b""[..], own.to_vec())];
         let (mut used, rows) = (0, out.len());
         for count in 1..=MOST_PARTS {
@@ -198,7 +198,7 @@ impl<F: LineFormat> LineSource<F> {
         Ok(false)
     }
 
-    /// Length of the line this many bytes after the place of reading; `None` at the end of the text.
+    /// Length of the line that begins `used` bytes after the current position; `None` at the end of the text.
     fn line_behind(&mut self, used: usize) -> Result<Option<usize>> {
         loop {
             let text = self.buffer.get(self.start + used..self.end).unwrap_or(&[]);
@@ -212,7 +212,8 @@ impl<F: LineFormat> LineSource<F> {
         }
     }
 
-    /// Whether the lines that are at hand after a bad one give a request. Reading ends here in any case.
+    /// Whether the buffered lines after a bad one contain a valid request. Changes the state of the format, so reading must end
+    /// after it.
     fn others_are_good(&mut self) -> bool {
         let mut requests = Vec::new();
         let ledger = self.context.ledger.clone();
@@ -261,7 +262,7 @@ impl<F: LineFormat> Source for LineSource<F> {
                 Some(length) => self.one(length, out)?,
                 None if !self.ended => self.refill()?,
                 None => {
-                    // The last line may lack its end.
+                    // The last line may have no line end.
                     if self.end > self.start {
                         self.one(self.end - self.start, out)?;
                     }

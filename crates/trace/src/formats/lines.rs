@@ -10,17 +10,17 @@ use crate::header::Header;
 use crate::ledger::Ledger;
 use crate::sink::Sink;
 
-/// A text format's own part in writing.
+/// The part of writing that differs between text formats.
 pub(crate) trait LineWriter: Send {
-    /// Appends the lines that stand before the first request.
+    /// Appends the lines before the first request.
     fn heading(&mut self, _out: &mut Vec<u8>) {}
-    /// Appends the line of a request with its end.
+    /// Appends the line of a request, with the line end.
     fn line(&mut self, request: &Request, batch: &Batch, out: &mut Vec<u8>) -> Result<()>;
-    /// Appends the lines that stand after the last request.
+    /// Appends the lines after the last request.
     fn ending(&mut self, _out: &mut Vec<u8>) {}
 }
 
-/// Drives a [`LineWriter`].
+/// Writes a file with a [`LineWriter`].
 pub(crate) struct Lines<W> {
     file: AtomicFile,
     writer: W,

@@ -1,4 +1,4 @@
-//! The formats: one file each, and the list that names them.
+//! The trace formats, one file for each, and the list of all.
 
 // The registry's function types return results and take inputs by value; not every format needs both.
 #![allow(clippy::unnecessary_wraps, clippy::needless_pass_by_value)]
@@ -71,7 +71,7 @@ use crate::header::Recognised;
 use crate::kinds;
 use crate::source::Source;
 
-/// Every format, the most telling first: the first whose `sniff` holds is taken.
+/// All formats, those with the clearest marks first. A file is read as the first format whose `sniff` accepts it.
 pub static FORMATS: &[&Format] = &[
     &parquet::FORMAT,
     &blktrace::FORMAT,
@@ -105,10 +105,10 @@ pub static FORMATS: &[&Format] = &[
     &disksim::FORMAT,
 ];
 
-/// The format of this name, of those here and `further` ones.
+/// The format of this name, in [`FORMATS`] and `further`.
 ///
 /// # Errors
-/// [`Kind::UnknownFormat`] with the names there are.
+/// [`Kind::UnknownFormat`] with the known names.
 pub fn by_name(name: &str, further: &'static [&'static Format]) -> Result<&'static Format> {
     let all = further.iter().chain(FORMATS).copied();
     all.clone().find(|format| format.name == name).ok_or_else(|| {
@@ -123,10 +123,10 @@ pub fn writable() -> impl Iterator<Item = &'static Format> {
     FORMATS.iter().copied().filter(|format| format.writes.is_some())
 }
 
-/// The writable format whose file-name ending `path` has.
+/// The writable format with the file-name extension of `path`.
 ///
 /// # Errors
-/// [`Kind::UnknownFormat`] with the endings there are.
+/// [`Kind::UnknownFormat`] with the known extensions.
 pub fn by_extension(path: &Path) -> Result<&'static Format> {
     let name = path.to_string_lossy();
     let (name, _) = Compression::split(&name);
@@ -143,12 +143,12 @@ pub fn by_extension(path: &Path) -> Result<&'static Format> {
     })
 }
 
-/// Whether a format needs no compression around it.
+/// Whether a format compresses its content itself.
 pub(crate) fn compresses_itself(format: &Format) -> bool {
     std::ptr::eq(format, &raw const parquet::FORMAT)
 }
 
-/// The kinds of files that are no traces and are refused by their name: what they are, and the cure.
+/// The kinds of files that are recognised as not being traces: the name of each, and the hint.
 pub fn file_kinds() -> impl Iterator<Item = (&'static str, &'static str)> {
     kinds::named()
 }
@@ -160,12 +160,12 @@ pub(crate) struct Opened {
     pub recognised: Recognised,
 }
 
-/// The files behind `path`: itself, or those of all processors.
+/// The files of the recording at `path`: `path` itself, or the files of all CPUs.
 pub fn files(path: &Path) -> Vec<PathBuf> {
     blktrace::files(path)
 }
 
-/// Opens `path` for reading with the format asked for or found, and the guard over its units.
+/// Opens `path` for reading, in the requested or recognised format, with a check of its units.
 pub(crate) fn open(path: &Path, options: &ReadOptions) -> Result<Opened> {
     let input = Input::open(&blktrace::first_of(path))?;
     if input.head().is_empty() {
@@ -181,7 +181,7 @@ pub(crate) fn open(path: &Path, options: &ReadOptions) -> Result<Opened> {
     }
     let (format, by) = match &options.format {
         Some(name) => (by_name(name, options.further)?, "--format"),
-        // A description of the columns is meant for the one format that needs it.
+        // Only CSV uses a description of columns.
         None if options.columns.is_some() => (&csv::FORMAT, "--columns"),
         None => {
             if let Some(error) = kinds::recognise_own(input.head()) {
@@ -195,7 +195,7 @@ pub(crate) fn open(path: &Path, options: &ReadOptions) -> Result<Opened> {
     };
     unused_options(format, options)?;
     let source = (format.open)(input, options)?;
-    // What was converted from times that mean little means no more now.
+    // Times that were loose in the original format are still loose after a conversion.
     let mut all = options.further.iter().chain(FORMATS);
     let first = all.find(|first| first.name == source.header().format);
     let loose = first.is_some_and(|first| first.times == Times::Loose);
@@ -204,7 +204,7 @@ pub(crate) fn open(path: &Path, options: &ReadOptions) -> Result<Opened> {
     Ok(Opened { source, guard, recognised: Recognised { format: format.name, by } })
 }
 
-/// The error of a file that no format recognises.
+/// The error for a file that no format recognises.
 fn unknown(head: &[u8]) -> Error {
     let heading = || csv::unknown_heading(head).map(|error| error.at_line(1));
     kinds::recognise(head).or_else(heading).unwrap_or_else(|| {
@@ -213,7 +213,7 @@ fn unknown(head: &[u8]) -> Error {
     })
 }
 
-/// An option that the format does not heed is an error, not a wish.
+/// Returns an error for an option that the format does not use.
 fn unused_options(format: &Format, options: &ReadOptions) -> Result<()> {
     let refuse = |option: &str, value: &str| {
         Err(Error::new(Kind::Config, format!("the format `{}` fixes this", format.name))

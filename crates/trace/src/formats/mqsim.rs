@@ -1,8 +1,8 @@
 //! MQSim (Tavakkol et al., FAST 2018): trace-based workloads.
 //!
-//! The record of SSDsim: arrival time, device, first sector, sectors, and type, 1 = read and 0 = write. MQSim's own
-//! workload file gives the unit of time (`Time_Unit`); nanoseconds here unless `--time-unit` says otherwise. Nothing
-//! in the file distinguishes the two simulators, so the ending `.mqsim` or `--format` does.
+//! The record of SSDsim: arrival time, device, first sector, sectors, and type, 1 = read and 0 = write. MQSim's own workload
+//! file states the unit of time (`Time_Unit`); here it is nanoseconds unless `--time-unit` is given. Nothing in the file
+//! distinguishes the two simulators, so the extension `.mqsim` or `--format` does.
 
 use super::format::{Format, Origin, Times};
 use super::ssdsim;

@@ -1,8 +1,8 @@
 //! MSR Cambridge CSV (SNIA IOTTA 388; Narayanan et al., "Write Off-Loading", FAST 2008).
 //!
-//! `Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime` without a heading, as the set's README says: time of
-//! issue in Windows FILETIME (100 ns ticks since 1601), `Read` or `Write`, offset and size in bytes, and the time
-//! to completion in the same ticks. Small time stamps, as in copies whose clock was moved to 0, stay relative.
+//! `Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime` without a heading, as the set's README describes: time of
+//! issue in Windows FILETIME (100 ns ticks since 1601), `Read` or `Write`, offset and size in bytes, and the time to completion
+//! in the same ticks. Small time stamps, as in copies whose clock begins at 0, stay relative.
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -52,7 +52,7 @@ fn open(input: Input, options: &ReadOptions) -> Result<Box<dyn Source>> {
 struct Msr {
     device: LastName,
     raw: Vec<u8>,
-    /// Ticks to take off each time; by the first line.
+    /// Ticks that are subtracted from each time; determined from the first line.
     epoch: Option<u64>,
 }
 

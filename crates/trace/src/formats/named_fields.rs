@@ -1,19 +1,19 @@
-//! Fields of a table by the column names of its heading; the order of columns may differ between files.
+//! Finds the fields of a table by the column names of its heading; the order of columns may differ between files.
 
 use emmclab_base::{Error, Kind, Result};
 
 /// More columns than any of these formats has.
 const MOST: usize = 32;
 
-/// Where the columns `N` names stand in a line.
+/// The positions of `N` named columns in a line.
 pub(super) struct NamedFields<const N: usize> {
     names: [&'static str; N],
-    /// The name that each column of the file is to have.
+    /// The index of the name of each column of the file; `None` for other columns.
     wanted: Vec<Option<usize>>,
 }
 
 impl<const N: usize> NamedFields<N> {
-    /// The columns of a heading; `None` if one is missing.
+    /// Finds the columns in a heading; `None` if one is missing.
     pub fn of<'a>(names: [&'static str; N], heading: impl Iterator<Item = &'a [u8]>) -> Option<Self> {
         let known = |name: &[u8]| names.iter().position(|known| known.as_bytes() == name);
         let wanted: Vec<_> = heading.take(MOST).map(|name| known(name.trim_ascii())).collect();

@@ -1,10 +1,10 @@
-//! Parquet, the laboratory's own format: what every other format is converted to.
+//! Parquet, emmclab's own format, to which every other format is converted.
 //!
-//! The columns are those of [`crate::Column`]; those of block notes are there where the header says that the trace has notes. Requests stand in order of arrival. Three entries of the file's
-//! metadata describe the trace: `emmclab.schema` (the version of the columns), `emmclab.header` and `emmclab.ledger`
-//! (JSON of [`Header`] and [`Ledger`]). Row groups hold 2^20 requests, and a batch never crosses their border.
-//! Files of other tools are read too, as long as the required columns are there with their types; compressed with zstd
-//! or snappy, or not.
+//! The columns are those of [`crate::Column`]; those of block notes exist if the header states that the trace has notes.
+//! Requests are in order of arrival. Three entries of the file's metadata describe the trace: `emmclab.schema` (the version of
+//! the columns), `emmclab.header` and `emmclab.ledger` (JSON of [`Header`] and [`Ledger`]). Row groups have 2^20 requests, and
+//! a batch never spans two of them. Files of other tools are read too if they have the required columns with their types,
+//! uncompressed or compressed with zstd or snappy.
 
 use std::cell::Cell;
 use std::fs::File;
@@ -58,7 +58,7 @@ pub(super) static FORMAT: Format = Format {
 };
 
 const MAGIC: &[u8] = b"PAR1";
-/// Version of the columns; raised when one changes its meaning.
+/// Version of the columns; increased when one changes its meaning.
 const SCHEMA_VERSION: &str = "1";
 const SCHEMA_KEY: &str = "emmclab.schema";
 const HEADER_KEY: &str = "emmclab.header";
@@ -66,12 +66,12 @@ const LEDGER_KEY: &str = "emmclab.ledger";
 const ROW_GROUP_ROWS: usize = 1 << 20;
 
 thread_local! {
-    /// Whether a panic on this thread becomes an error instead of a message of Rust's own.
+    /// Whether a panic on this thread becomes an error instead of Rust's own message.
     static GUARDED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Runs a call into the Parquet decoder. It reports most damage as an error, but a forged length can trip one of its
-/// assertions; an importer must survive that, and say it once.
+/// Runs a call into the Parquet decoder. It reports most damage as an error, but a forged length can cause a panic, which
+/// becomes an error here, without a second message.
 fn guarded<T>(call: impl FnOnce() -> std::result::Result<T, ParquetError>) -> Result<T> {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
@@ -109,7 +109,7 @@ fn open(input: Input, options: &ReadOptions) -> Result<Box<dyn Source>> {
     Ok(Box::new(ParquetSource::open(input.path(), options)?))
 }
 
-/// Bytes of names in a column of a row group that are taken, and as many more for each request.
+/// Maximum size of the names in a column of a row group, in bytes: a constant part, and a part for each request.
 const NAMES_ROOM: u64 = 64 << 20;
 const NAME_ROOM: u64 = 1 << 10;
 
@@ -122,14 +122,14 @@ struct ParquetSource {
     processes: GrowingNames,
     devices: GrowingNames,
     lenient: bool,
-    /// Rows left out because they are no requests.
+    /// Rows that were left out because they are not valid requests.
     skipped: u64,
-    /// Rows given as requests alone that had notes.
+    /// Rows with block notes that were returned as requests without them.
     notes_left_out: u64,
     last_arrival: i64,
     rows_done: u64,
     rows: u64,
-    /// Requests of the whole trace, where this file holds fewer.
+    /// Number of requests of the whole trace, if this file has fewer.
     whole: Option<u64>,
     bytes: u64,
 }
@@ -154,9 +154,10 @@ impl ParquetSource {
             || Ok(Ledger { seen: rows, kept: rows, ..Ledger::default() }),
             |json| described(LEDGER_KEY, &json),
         )?;
-        // What a choice of this reading leaves out is counted beside what was left out when the file was written.
+        // `filtered` counts the requests left out in this reading; those left out when the file was written are counted
+        // separately.
         ledger.filtered_before += std::mem::take(&mut ledger.filtered);
-        // Other tools that cut a trace in parts give each of them the metadata of the whole.
+        // Other tools that split a trace keep the metadata of the whole trace in each part.
         let whole = Some(ledger.kept).filter(|kept| *kept > rows);
         ledger.kept = ledger.kept.min(rows);
         refuse_huge_names(&metadata)?;
@@ -222,7 +223,7 @@ impl ParquetSource {
     }
 }
 
-/// A file, and what stands at its end.
+/// A file, and the metadata at its end.
 struct Footer {
     file: File,
     bytes: u64,
@@ -238,7 +239,7 @@ impl Footer {
     }
 }
 
-/// Refuses names that would take far more memory than their requests, before they are unpacked.
+/// Refuses names that would need far more memory than their requests, before they are decoded.
 fn refuse_huge_names(metadata: &ArrowReaderMetadata) -> Result<()> {
     let columns = metadata.metadata().row_groups().iter().flat_map(RowGroupMetaData::columns);
     for column in columns {
@@ -255,10 +256,10 @@ fn refuse_huge_names(metadata: &ArrowReaderMetadata) -> Result<()> {
     Ok(())
 }
 
-/// Requests in each row group of a Parquet file.
+/// Number of requests in each row group of a Parquet file.
 ///
 /// # Errors
-/// If it cannot be read, or is no Parquet file.
+/// If it cannot be read, or is not a Parquet file.
 pub fn row_groups(path: &Path) -> Result<Vec<u64>> {
     let footer = Footer::of(path).map_err(|error| error.in_file(path))?;
     Ok(rows_of(&footer.metadata).collect())
@@ -268,7 +269,8 @@ fn rows_of(metadata: &ArrowReaderMetadata) -> impl Iterator<Item = u64> {
     metadata.metadata().row_groups().iter().map(|group| group.num_rows().max(0).cast_unsigned())
 }
 
-/// A file that lacks the closing magic was cut; that is worth a clearer word than the decoder's.
+/// Checks the magic numbers at both ends. A file without the one at the end was cut; the error for this is clearer than the
+/// decoder's.
 fn check_frame(file: &mut File) -> std::io::Result<Result<u64>> {
     let bytes = file.metadata()?.len();
     let mut magic = [0; 4];
@@ -291,7 +293,7 @@ fn check_frame(file: &mut File) -> std::io::Result<Result<u64>> {
     })
 }
 
-/// The bounds by the statistics of the footer; `None` if they are not all there.
+/// The extent from the statistics of the footer; `None` if some are missing.
 fn extent(metadata: &ArrowReaderMetadata) -> std::result::Result<Option<Extent>, ParquetError> {
     let file = metadata.metadata();
     let groups = file.row_groups();
@@ -319,7 +321,7 @@ fn extent(metadata: &ArrowReaderMetadata) -> std::result::Result<Option<Extent>,
     Ok(Some(Extent { end, without_completion, one_device: is_of_one_device(groups) }))
 }
 
-/// Whether the statistics say that all requests are to one device.
+/// Whether the statistics state that all requests are to one device.
 fn is_of_one_device(groups: &[RowGroupMetaData]) -> bool {
     let columns = groups.iter().flat_map(RowGroupMetaData::columns);
     let mut bounds =
@@ -327,7 +329,7 @@ fn is_of_one_device(groups: &[RowGroupMetaData]) -> bool {
             let found = column.statistics()?;
             found.min_bytes_opt().zip(found.max_bytes_opt())
         });
-    // Without a name there are no bounds, which is left to the reader.
+    // Without the column, all requests are to one device. A row group without names has no bounds, so that the answer is false.
     let Some(first) = bounds.next() else { return true };
     first.is_some_and(|(low, high)| low == high && bounds.all(|other| other == first))
 }
@@ -342,7 +344,7 @@ fn described<T: serde::de::DeserializeOwned>(key: &str, json: &str) -> Result<T>
         .map_err(|error| Error::new(Kind::Syntax, error.to_string()).of_field(key, 0, json.as_bytes()))
 }
 
-/// The file's own schema with names as dictionaries: other tools store them as plain text.
+/// The file's own schema, but with names as dictionaries, because other tools store them as plain text.
 fn wanted_schema(found: &Schema) -> Arc<Schema> {
     let wanted = Batch::schema(true);
     let fields: Vec<Field> = found
@@ -358,7 +360,7 @@ fn wanted_schema(found: &Schema) -> Arc<Schema> {
     Arc::new(Schema::new(fields))
 }
 
-/// The type found, with text as a dictionary where that is wanted.
+/// The type found, with text as a dictionary if `wanted` has one.
 fn with_dictionaries(found: &DataType, wanted: &DataType) -> DataType {
     match (found, wanted) {
         (DataType::Utf8 | DataType::Dictionary(..), DataType::Dictionary(..)) => wanted.clone(),
@@ -423,8 +425,8 @@ fn create(file: AtomicFile, header: &Header) -> Result<Box<dyn Sink>> {
     Ok(Box::new(ParquetSink { path, noted, writer }))
 }
 
-/// Times and addresses grow or stay close, so differences in few bits beat a general compressor and decode faster;
-/// everything else repeats, which a dictionary holds in a bit or two.
+/// The encodings of the columns. Times and addresses grow or stay close, so delta encoding is smaller than general compression
+/// and decodes faster. Values of the other columns repeat, so a dictionary needs one or two bits for each.
 fn properties() -> WriterProperties {
     let mut builder = WriterProperties::builder()
         .set_writer_version(WriterVersion::PARQUET_2_0)
@@ -444,12 +446,12 @@ fn properties() -> WriterProperties {
 
 struct ParquetSink {
     path: PathBuf,
-    /// Whether it has the columns of block notes.
+    /// Whether the file has the columns of block notes.
     noted: bool,
     writer: ArrowWriter<AtomicFile>,
 }
 
-/// The error of a Parquet file being written: where the operating system refused, with its number.
+/// The error for a failed write of a Parquet file; an error of the operating system keeps its number.
 pub fn parquet_error(path: &Path, error: ParquetError) -> Error {
     match error {
         ParquetError::External(source) => match source.downcast::<std::io::Error>() {

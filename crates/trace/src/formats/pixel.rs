@@ -1,10 +1,10 @@
 //! `MobileBlockIOTraces`: block traces of apps on a Pixel 6a ("Space-efficient FTL for Mobile Storage via Tiny Neural
 //! Nets"; public repository `MobileBlockIOTraces`).
 //!
-//! CSV with the heading `proces,device,rw_flag,sector,size,timestamp` (spelled so). The process is `NAME-PID`, where
-//! the name may itself hold dashes and `<...>` is the kernel's word for unknown, or the name alone; the device is the kernel's number
-//! (major << 20 | minor); sector and size count 512 bytes; the time is in seconds since boot, printed from a
-//! double, so that it may end in stray digits. One time per request: when it was seen, no service times.
+//! CSV with the heading `proces,device,rw_flag,sector,size,timestamp` (spelled so). The process is `NAME-PID` or the name
+//! alone; the name may contain dashes, and `<...>` is the kernel's text for unknown; the device is the kernel's number (major
+//! << 20 | minor); sector and size count 512 bytes; the time is in seconds since boot, printed from a double, so that its last
+//! digits may be rounding errors. Each request has one time, at which it was recorded; there are no service times.
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -57,7 +57,7 @@ struct Pixel {
     device: LastName,
 }
 
-/// Name and id; some threads whose name held a blank are listed by its first word alone.
+/// Splits a process into name and id. Some threads whose name contains a blank are listed with its first word and no id.
 fn split_process(field: &[u8]) -> Result<(&[u8], Option<i32>)> {
     match memchr::memrchr(b'-', field) {
         Some(dash) if is_digits(&field[dash + 1..]) => {
@@ -73,7 +73,7 @@ impl LineFormat for Pixel {
             context.no_record();
             return Ok(());
         }
-        // Only the name may hold a comma, so the fields are counted from the end.
+        // Only the name may contain a comma, so the fields are counted from the end.
         let mut fields = line.rsplitn(6, |byte| *byte == b',');
         let mut next = |name, column| need(&mut fields, name, column);
         let time = next("timestamp", 6)?;

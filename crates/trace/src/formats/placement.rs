@@ -1,19 +1,19 @@
-//! Addresses for traces of caches and file servers, which name objects and have no addresses of a device.
+//! Assigns addresses in traces of caches and file servers, which name objects and have no addresses of a device.
 //!
-//! Objects, or parts of them, lie one after the other in the order in which they are used first. What is used again is found at the
-//! same address, and neighbours within a part stay neighbours; distances between parts mean nothing.
+//! Objects, or parts of them, are placed one after the other in the order of first use. A reused object keeps its address, and
+//! neighbouring data within a part stays adjacent; distances between parts mean nothing.
 
 use std::collections::HashMap;
 
 use emmclab_base::{SECTOR_BYTES, Sector};
 
-/// What the note of such a trace says of its addresses.
+/// The text on addresses in the note of such a trace.
 pub(super) const NOTE: &str = "the trace names objects and has no addresses: they are laid one behind the other in the order of first \
                                use, so that reuse is as recorded and distances are not";
 
-/// The number of an object by its name, which most often is a number.
+/// The number of an object, from its name: the name itself if it is a number, otherwise a hash of it.
 pub(super) fn object(name: &[u8]) -> u64 {
-    // FNV-1a, where it is not.
+    // FNV-1a.
     let hash = || {
         name.iter().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
             (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
@@ -22,19 +22,19 @@ pub(super) fn object(name: &[u8]) -> u64 {
     std::str::from_utf8(name).ok().and_then(|text| text.parse().ok()).unwrap_or_else(hash)
 }
 
-/// Parts of one size.
+/// Addresses of parts of objects; all parts have one size.
 pub(super) struct Parts {
     places: HashMap<(u64, u64), u64>,
     bytes: u64,
 }
 
 impl Parts {
-    /// Parts of this many bytes.
+    /// For parts of this many bytes.
     pub fn of(bytes: u64) -> Self {
         Self { places: HashMap::new(), bytes }
     }
 
-    /// The address in bytes of this offset in an object.
+    /// The address of an offset in an object, both in bytes.
     pub fn offset(&mut self, object: u64, offset: u64) -> u64 {
         let next = self.places.len() as u64;
         let part = *self.places.entry((object, offset / self.bytes)).or_insert(next);
@@ -42,16 +42,16 @@ impl Parts {
     }
 }
 
-/// Objects that are used whole.
+/// Addresses of objects that are used as a whole.
 #[derive(Default)]
 pub(super) struct Objects {
-    /// First sector and room of each.
+    /// First sector and reserved sectors of each object.
     places: HashMap<u64, (u64, u32)>,
     next: u64,
 }
 
 impl Objects {
-    /// The first sector of an object that has this many sectors now. It moves where it has outgrown its room.
+    /// The first sector of an object that has this many sectors now. An object that is larger than its reserved space moves.
     pub fn sector(&mut self, object: u64, sectors: u32) -> Sector {
         const PAGE: u32 = 4096 / SECTOR_BYTES as u32;
         let next = self.next;

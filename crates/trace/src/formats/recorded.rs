@@ -1,4 +1,4 @@
-//! The facts that a format can record of a request beside its address: without them, a count of zero means nothing.
+//! The flags and operations that a format can record; a count of zero means nothing if the format cannot record it.
 
 use emmclab_base::Flags;
 
@@ -6,8 +6,8 @@ use emmclab_base::Flags;
 const LETTERS: Flags =
     Flags::SYNC.union(Flags::FUA).union(Flags::PREFLUSH).union(Flags::META).union(Flags::READAHEAD);
 
-/// The flags that a trace first read from `format` can have, and whether it can have flushes. Formats joined by ` + ` can
-/// have those of each; of a format that is not listed here, everything is assumed.
+/// The flags that a trace first read from `format` can have, and whether it can have flushes. Formats joined by ` + ` can have
+/// those of each. A format that is not listed here is assumed to have all.
 pub fn recorded_flags(format: &str) -> (Flags, bool) {
     format.split(" + ").fold((Flags::empty(), false), |(flags, flushes), one| {
         let (more, flush) = match one {

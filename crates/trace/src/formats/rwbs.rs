@@ -9,7 +9,7 @@ use crate::zones::ZoneCommand;
 pub enum Letters {
     /// A request, or a command that passes through the block layer.
     Request(Operation),
-    /// A command to a zone.
+    /// A command to a zone of the device.
     Zone(ZoneCommand),
 }
 
@@ -18,13 +18,13 @@ pub enum Letters {
 pub struct Operation {
     op: Op,
     flags: Flags,
-    /// `N`: the kernel has no letter for it.
+    /// Whether it is `N`, for which the kernel has no letter.
     is_unnamed: bool,
 }
 
 impl Operation {
-    /// Operation and flags of a request of this many sectors. What has no letter is a write of zeroes if it has sectors,
-    /// and else a command without data, which counts as a discard of nothing.
+    /// Operation and flags of a request of this many sectors. An operation without a letter (`N`) is a write of zeroes if it
+    /// has sectors, and otherwise a command without data, which becomes a discard of 0 sectors.
     #[inline]
     pub fn of(self, sectors: u32) -> (Op, Flags) {
         let op = if self.is_unnamed && sectors == 0 { Op::Discard } else { self.op };
@@ -34,9 +34,10 @@ impl Operation {
 
 /// Reads letters such as `R`, `WSM`, `FWFSM`, `DE` or `FF`.
 ///
-/// A leading `F` is a cache flush before the operation, an `F` after it forced unit access; `FF` and blkparse's `FN`
-/// are the flush itself. A write of zeroes (`WZ`, `N` up to Linux 6.17) is a write: blktrace before version 8 has no mark for it,
-/// so that no other rule gives the same requests in every format. `ZA` appends data to a zone. Newer kernels (6.18) distinguish the commands to zones (`ZR`, `ZRA`, `ZF`, `ZO`, `ZC`).
+/// A leading `F` is a cache flush before the operation, an `F` after it forced unit access; `FF` and blkparse's `FN` are the
+/// flush itself. A write of zeroes (`WZ`, `N` up to Linux 6.17) is read as a write: blktrace before version 8 has no mark for
+/// it, so this is the only rule that results in the same requests for every format. `ZA` appends data to a zone. Newer kernels
+/// (6.18) distinguish the commands to zones (`ZR`, `ZRA`, `ZF`, `ZO`, `ZC`).
 ///
 /// # Errors
 /// [`Kind::Value`] on an unknown letter.
@@ -48,7 +49,7 @@ pub fn read(field: &[u8], column: u64) -> Result<Letters> {
     }
 }
 
-/// The same for tables of requests, where a command to a zone is an error.
+/// As [`read`] for tables of requests, in which a command to a zone is an error.
 ///
 /// # Errors
 /// As [`read`].
@@ -62,7 +63,7 @@ pub fn parse(field: &[u8], column: u64) -> Result<(Op, Flags)> {
     }
 }
 
-/// The command to a zone; a flush before it, and a priority after it, change nothing.
+/// The command to a zone; `None` for other operations. A flush before it and a priority after it are ignored.
 #[inline]
 fn zone_command(field: &[u8]) -> Option<ZoneCommand> {
     let letters = field.strip_prefix(b"F").unwrap_or(field);
@@ -77,7 +78,7 @@ fn zone_command(field: &[u8]) -> Option<ZoneCommand> {
     })
 }
 
-/// The letters of nearly all requests are known at a glance.
+/// Reads the letters of a request; the most frequent ones have a fast path.
 #[inline]
 fn of_request(field: &[u8], column: u64) -> Result<Operation> {
     let (op, flags) = match field {
@@ -116,7 +117,7 @@ fn of_letters(field: &[u8], column: u64) -> Result<Operation> {
             b'S' => Flags::SYNC,
             b'M' => Flags::META,
             b'A' => Flags::READAHEAD,
-            // Barriers of kernels before 2.6.37, atomic writes of new ones: nothing here depends on them.
+            // Barriers of kernels before 2.6.37, atomic writes of new ones: both are ignored here.
             b'B' | b'U' => Flags::default(),
             _ => return Err(bad()),
         });

@@ -1,9 +1,9 @@
-//! The tables of snoop tools: a heading, then a line for each request when it completes. `biosnoop` and `iosnoop` share
-//! this reader, because they differ in names of columns only.
+//! The tables of snoop tools: a heading, then a line for each request when it completes. `biosnoop` and `iosnoop` share this
+//! reader, because only their column names differ.
 //!
-//! The heading says which columns there are and in which unit. A name of a process may hold blanks, so the columns after
-//! it are counted from the end of the line. Lines of other programs around and between the lines of the table are passed
-//! over and counted as skipped; losses that the tool reports are counted as lost.
+//! The heading states the columns and their units. A process name may contain blanks, so the columns after it are counted from
+//! the end of the line. Lines of other programs before, between and after the lines of the table are skipped and counted;
+//! losses that the tool reports are counted as lost.
 
 use emmclab_base::{Error, Flags, Kind, Nanos, Op, Request, Result, SECTOR_BYTES, Sector};
 
@@ -16,11 +16,11 @@ use super::time_unit::TimeUnit;
 /// The meaning of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TableColumn {
-    /// When it was issued.
+    /// Time of issue.
     Start(TimeUnit),
-    /// When it completed.
+    /// Time of completion.
     End(TimeUnit),
-    /// When it completed, as the time of day: `HH:MM:SS.mmm`.
+    /// Time of completion, as the time of day: `HH:MM:SS.mmm`.
     Clock,
     Process,
     Pid,
@@ -37,15 +37,15 @@ pub(super) enum TableColumn {
 
 /// More columns than any tool prints.
 const MOST_COLUMNS: usize = 16;
-/// More words than a line of a table has: a name of a process has at most 16 bytes.
+/// More words than any line of a table has: a process name has at most 16 bytes.
 const MOST_WORDS: usize = MOST_COLUMNS + 8;
-/// No request takes so long: the tool took the completion of another request for this one's.
+/// One hour: a longer latency means that the tool matched the completion of another request.
 const LONGEST_NS: i64 = 3_600_000_000_000;
 const DAY_NS: i64 = 86_400_000_000_000;
-/// The sector that the kernel states where a request has no address.
+/// The sector that the kernel states for a request without an address.
 const NO_SECTOR: u64 = u64::MAX;
 
-/// The unit in brackets after the name of a column.
+/// The unit after the name of a column, with or without brackets; `None` if the column is not `stem`.
 fn unit(name: &[u8], stem: &[u8]) -> Option<TimeUnit> {
     let rest = name.strip_prefix(stem)?;
     let unit = rest.strip_prefix(b"(").and_then(|rest| rest.strip_suffix(b")")).unwrap_or(rest);
@@ -88,7 +88,7 @@ pub(super) fn heading(line: &[u8]) -> Option<Vec<TableColumn>> {
     (once && latencies == 1 && columns.len() <= MOST_COLUMNS).then_some(columns)
 }
 
-/// The heading in the first lines, with what stands for the device in it.
+/// The heading in the first lines; `device` is the name of its device column.
 pub(super) fn heading_with<'a>(head: &'a [u8], device: &[u8]) -> Option<&'a [u8]> {
     const LINES: usize = 200;
     let lines = head.split(|byte| *byte == b'\n').take(LINES).map(<[u8]>::trim_ascii_end);
@@ -99,7 +99,7 @@ pub(super) fn heading_with<'a>(head: &'a [u8], device: &[u8]) -> Option<&'a [u8]
     })
 }
 
-/// The words of a line, with their places, so that those of the process can be put together again.
+/// The words of a line, with their positions, so that those of a process name can be joined again.
 struct Words<'a> {
     line: &'a [u8],
     places: [(usize, usize); MOST_WORDS],
@@ -123,13 +123,13 @@ impl<'a> Words<'a> {
         Some(words)
     }
 
-    /// Words from the first to the second, which is not among them, as they stand.
+    /// The text from the word `from` to the word before `to`, with the blanks between them.
     fn range(&self, from: usize, to: usize) -> &'a [u8] {
         if from < to { &self.line[self.places[from].0..self.places[to - 1].1] } else { &[] }
     }
 }
 
-/// A field of a line: its text and, for errors, its name and column.
+/// A field of a line: its text and, for errors, its column.
 #[derive(Clone, Copy, Default)]
 struct Field<'a> {
     bytes: &'a [u8],
@@ -157,10 +157,10 @@ pub(super) struct Table {
     columns: Vec<TableColumn>,
     process: LastName,
     device: LastName,
-    /// Days that the time of day has passed over, and the time of day before.
+    /// Number of midnights so far, and the previous time of day.
     midnights: i64,
     time_of_day: i64,
-    /// Where the tool prints no times: the end of the request before.
+    /// If the tool prints no times: the end of the previous request.
     laid: i64,
 }
 
@@ -184,7 +184,7 @@ impl Table {
         self.has(|column| matches!(column, TableColumn::Queue(_)))
     }
 
-    /// The column of requests that is missing, where one is.
+    /// The name of a needed column that is missing; `None` if all are present.
     pub fn missing(&self) -> Option<&'static str> {
         let needed = [
             (TableColumn::Sector, "address"),
@@ -194,7 +194,7 @@ impl Table {
         needed.into_iter().find(|(column, _)| !self.columns.contains(column)).map(|(_, name)| name)
     }
 
-    /// Reads a line of the table or around it.
+    /// Reads a line, which may be of the table or not.
     pub fn parse(&mut self, line: &[u8], context: &mut Context, out: &mut Vec<Request>) -> Result<()> {
         if let Some(lost) = lost_events(line) {
             context.no_record();
@@ -215,7 +215,7 @@ impl Table {
         };
         let process = self.word(self.position(TableColumn::Process), words.count);
         if words.count + 1 == self.columns.len() && words.range(process, process + 1) == b"?" {
-            // bcc prints neither disk nor address of a request whose begin it did not see.
+            // bcc prints neither disk nor address of a request whose start it did not record.
             context.skip();
             return Ok(());
         }
@@ -233,13 +233,14 @@ impl Table {
         self.columns.iter().position(|column| *column == wanted).unwrap_or(0)
     }
 
-    /// The index of the word that the column `at` stands in, given how many words there are.
+    /// The index of the first word of column `at` in a line of `words` words.
     fn word(&self, at: usize, words: usize) -> usize {
         let process = self.position(TableColumn::Process);
         if at <= process { at } else { (words + at).saturating_sub(self.columns.len()) }
     }
 
-    /// Whether a line is meant as one of the table: it has enough words, and its first time, or else its device, is one.
+    /// Whether a line is of the table: it has enough words, and its first column is a valid time, or in tables without times
+    /// its device is valid.
     fn is_row(&self, words: &Words) -> bool {
         if words.count + 1 < self.columns.len() {
             return false;
@@ -276,7 +277,7 @@ impl Table {
                             field.bytes,
                         )
                     })?;
-                    // Lines of one moment may stand out of order; half a day back is the next day.
+                    // Lines of about the same time may be out of order; a time half a day or more earlier is of the next day.
                     if now < self.time_of_day - DAY_NS / 2 {
                         self.midnights += 1;
                     }
@@ -289,7 +290,7 @@ impl Table {
                 TableColumn::Letters => row.letters = field,
                 TableColumn::Sector => row.sector = field,
                 TableColumn::Bytes => row.bytes = field,
-                // It is -1 where the tool did not see the request enter the queue.
+                // It is -1 if the tool did not record when the request entered the queue.
                 TableColumn::Queue(_) if field.bytes.starts_with(b"-") => {}
                 TableColumn::Queue(unit) => row.queue = Some(time(unit, "queue")?),
                 TableColumn::Latency(unit) => {
@@ -335,7 +336,7 @@ impl Table {
         };
         let device = self.device.id(row.device, &mut context.devices, |raw| Ok(text(raw)))?;
         Ok(Some(Request {
-            // The start of iosnoop is that of the queue under -Q, which its output does not tell.
+            // With -Q, the start of iosnoop is that of the queue, and its output does not show whether -Q was given.
             start: row.start.is_none().then_some(Nanos(start)),
             complete: Some(Nanos(complete)),
             flags,
@@ -347,7 +348,8 @@ impl Table {
     }
 }
 
-/// Operation, flags and range of a line. Of the requests without data only flushes and commands to zones are printed.
+/// Operation, flags and range of a line. `None` for a command without an address. Of requests without data, the tools only
+/// print flushes and commands to zones.
 fn place(row: &Row, bytes: u64) -> Result<Option<(Op, Flags, Sector, u32)>> {
     let Letters::Request(operation) = rwbs::read(row.letters.bytes, row.letters.column)? else {
         return Ok(None);
@@ -367,7 +369,7 @@ fn place(row: &Row, bytes: u64) -> Result<Option<(Op, Flags, Sector, u32)>> {
         });
     }
     if sector == NO_SECTOR {
-        // A command of a program to the drive, passed through.
+        // A passthrough command of a program.
         return Ok(None);
     }
     let count = sectors(bytes.div_ceil(SECTOR_BYTES), row.bytes.bytes, "bytes", row.bytes.column)?;
@@ -380,7 +382,7 @@ fn signed(field: Field) -> Result<i32> {
     Ok(if digits.len() < field.bytes.len() { -id } else { id })
 }
 
-/// `HH:MM:SS` with decimals or without, in nanoseconds.
+/// Parses `HH:MM:SS`, with or without decimals, into nanoseconds since midnight.
 fn time_of_day(field: &[u8]) -> Option<i64> {
     let mut parts = field.split(|byte| *byte == b':');
     let (hours, minutes, rest) = (parts.next()?, parts.next()?, parts.next()?);
@@ -394,7 +396,7 @@ fn time_of_day(field: &[u8]) -> Option<i64> {
     valid.then_some((hours * 60 + minutes) * 60_000_000_000 + seconds)
 }
 
-/// The count of a line in which the tool says that it lost events.
+/// The number of lost events that a line reports; `None` for other lines.
 fn lost_events(line: &[u8]) -> Option<u64> {
     let mut words = blank_separated(line);
     let mut first = words.next()?;

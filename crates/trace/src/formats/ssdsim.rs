@@ -1,7 +1,7 @@
 //! SSDsim (Hu et al., ICS 2011): the simulator of the IISWC 2015 paper.
 //!
-//! Five numbers per line, as its `get_requests` scans them: arrival time in nanoseconds, device, first sector,
-//! sectors, and operation, 1 = read and 0 = write. The MQSim and DiskSim readers share the record with another clock.
+//! Five numbers per line, as its `get_requests` scans them: arrival time in nanoseconds, device, first sector, sectors, and
+//! operation, 1 = read and 0 = write. The MQSim and DiskSim readers use the same record with other units of time.
 
 use std::io::Write;
 
@@ -40,11 +40,11 @@ pub(super) static FORMAT: Format = Format {
     writes: Some((HOLDS, create)),
 };
 
-/// The values of the five numbers.
+/// The values that the five numbers can represent.
 pub(super) const HOLDS: Holds =
     Holds { ops: &[Op::Read, Op::Write], columns: &[], flags: Flags(0), tick_ns: 1 };
 
-/// Whether the first line is such a record.
+/// Whether the first line is a record of SSDsim.
 pub(super) fn is_record(head: &[u8]) -> bool {
     let fields: Vec<_> = blank_separated(first_line(head)).collect();
     fields.len() == 5
@@ -53,7 +53,7 @@ pub(super) fn is_record(head: &[u8]) -> bool {
         && matches!(fields[4], b"0" | b"1")
 }
 
-/// Reads such records with times in `unit` unless another is asked for.
+/// Reads records of SSDsim, with times in `unit` unless `--time-unit` is given.
 pub(super) fn open(
     input: Input,
     options: &ReadOptions,
@@ -89,7 +89,7 @@ impl LineFormat for Reader {
         Some((Request { device: Some(device), ..Request::new(arrival, op, sector, count) }, rest))
     }
 
-    /// Field by field; an error names the faulty one.
+    /// Parses a line field by field; an error names the wrong field.
     #[cold]
     fn parse(&mut self, line: &[u8], context: &mut Context, out: &mut Vec<Request>) -> Result<()> {
         let mut fields = blank_separated(line);
@@ -119,8 +119,8 @@ impl LineFormat for Reader {
     }
 }
 
-/// Writes such records with times in nanoseconds from the first request, as the simulators wait from time 0 for it. The device
-/// is its place in the trace's list of devices.
+/// Writes records of SSDsim. Times are in nanoseconds since the first request, because the simulators wait for it from time 0.
+/// The device is its index in the trace's list of devices.
 pub(super) fn create(file: AtomicFile, _header: &Header) -> Result<Box<dyn Sink>> {
     Ok(Box::new(Lines::new(file, Writer { origin: None })))
 }

@@ -1,11 +1,10 @@
 //! SNIA Systor '17 CSV (IOTTA 4964; Lee et al., "Understanding Storage Traffic Characteristics on Enterprise Virtual
 //! Desktop Infrastructure").
 //!
-//! `Timestamp,Response,IOType,LUN,Offset,Size` with a heading. By the set's README (section 3): time of issue in Unix
-//! seconds, of whose nine decimals the last three mean nothing; the time needed to complete in seconds (empty if no
-//! response was seen); `R` or `W`, or empty if the response was lost on the monitored network port, so that it is
-//! not known what it was: skipped and counted; number of the unit; offset and size in bytes. A response may be
-//! irregular for the same reason.
+//! `Timestamp,Response,IOType,LUN,Offset,Size` with a heading. By the set's README (section 3): time of issue in Unix seconds,
+//! of whose nine decimals the last three mean nothing; the response time in seconds (empty if no response was recorded); `R` or
+//! `W`, or empty if the response was lost on the monitored network port, so that the operation is unknown (such records are
+//! skipped and counted); number of the unit; offset and size in bytes. A response time may be irregular for the same reason.
 
 use std::path::Path;
 

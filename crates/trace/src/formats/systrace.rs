@@ -1,12 +1,12 @@
-//! Output of Android's systrace and atrace: the kernel tracer's text in a page of HTML, or after atrace's own words.
+//! Output of Android's systrace and atrace: the kernel tracer's text in a page of HTML, or after atrace's own output.
 //!
-//! A page holds the text between `<script class="trace-data" type="application/text">` and `</script>` (one of several,
-//! the others hold what other agents saw), before 2015 as a string, `var linuxPerfData = "\`, whose lines end in `\n\`.
-//! Pages that were made smaller hold it gzipped in base64 between `<script id="viewer-data" type="application/json">` and
-//! `</script>`. atrace itself prints `TRACE:` before the text, and deflates what follows with `-z`. Source: `systrace.py`,
-//! `output_generator.py`, `trace2html.py` of the Catapult project and `atrace.cpp` of Android.
+//! A page has the text between `<script class="trace-data" type="application/text">` and `</script>` (one of several; the
+//! others have the data of other agents), before 2015 as a string, `var linuxPerfData = "\`, whose lines end in `\n\`.
+//! Compressed pages have it gzipped in base64 between `<script id="viewer-data" type="application/json">` and `</script>`.
+//! atrace itself prints `TRACE:` before the text, and compresses the text with deflate if `-z` was given. Source:
+//! `systrace.py`, `output_generator.py`, `trace2html.py` of the Catapult project and `atrace.cpp` of Android.
 //!
-//! Lines of the page are given on as empty ones, so that errors name the line of the file.
+//! Other lines of the page are passed on as empty lines, so that errors name the line in the file.
 
 use std::io::{self, BufRead, BufReader, Read};
 
@@ -37,7 +37,7 @@ pub(super) static FORMAT: Format = Format {
     writes: None,
 };
 
-/// A line of which more than this is read is one of the page's own programs.
+/// A line that is longer than this is of the page's own scripts.
 const LONGEST_LINE: usize = 1 << 16;
 
 fn open(input: Input, options: &ReadOptions) -> Result<Box<dyn Source>> {
@@ -55,7 +55,7 @@ fn is_page(head: &[u8]) -> bool {
     start.starts_with(b"<!doctype html") || start.starts_with(b"<html")
 }
 
-/// Where the text begins after atrace's words, which are few.
+/// The offset at which the text begins after atrace's short output; `None` if this is not of atrace.
 fn begin_of_atrace(head: &[u8]) -> Option<usize> {
     const WORDS: usize = 1 << 10;
     const MARK: &[u8] = b"TRACE:";
@@ -66,7 +66,7 @@ fn begin_of_atrace(head: &[u8]) -> Option<usize> {
     (own_line && head.get(end) == Some(&b'\n') && head[..at].is_ascii()).then_some(end + 1)
 }
 
-/// The text after `begin` bytes of words, inflated where it is deflated.
+/// The text after the `begin` bytes of atrace's output, decompressed if it is compressed.
 fn after_words(mut text: Box<dyn Read + Send>, begin: usize) -> Box<dyn Read + Send> {
     let mut words = Vec::new();
     let mut first = [0; 2];
@@ -83,7 +83,7 @@ fn after_words(mut text: Box<dyn Read + Send>, begin: usize) -> Box<dyn Read + S
     if let Err(error) = result {
         return Box::new(Failing(Some(error)));
     }
-    // Empty lines stand for the words.
+    // The lines of the output become empty lines.
     words.retain(|byte| *byte == b'\n');
     let rest = io::Cursor::new(first[..got].to_vec()).chain(text);
     let deflated = first[0] == 0x78 && u16::from_be_bytes(first).is_multiple_of(31);
@@ -92,7 +92,7 @@ fn after_words(mut text: Box<dyn Read + Send>, begin: usize) -> Box<dyn Read + S
     Box::new(io::Cursor::new(words).chain(text))
 }
 
-/// An input that failed while its beginning was looked at.
+/// An input that returns the error with which reading its beginning failed.
 struct Failing(Option<io::Error>);
 
 impl Read for Failing {
@@ -104,24 +104,24 @@ impl Read for Failing {
 /// The part of a page that is being read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
-    /// In what is not the trace.
+    /// Outside of the trace.
     Outside,
-    /// In a script of some agent, of which nothing has been seen yet.
+    /// In a script with the data of an agent; it is not known yet whether it is the tracer.
     Unknown,
     /// In the tracer's text.
     Text,
-    /// In the string of an old page.
+    /// In the string of a page from before 2015.
     Quoted,
 }
 
-/// The text in a page, each line in its place.
+/// Reads the text in a page; each line keeps its line number.
 struct Page {
     input: BufReader<Box<dyn Read + Send>>,
     part: Part,
     line: Vec<u8>,
-    /// How much of `line` was given on.
+    /// Number of bytes of `line` that were returned.
     given: usize,
-    /// The text of a page that was made smaller; follows in place of the rest.
+    /// The text of a compressed page, which is read instead of the rest.
     inner: Option<Box<dyn Read + Send>>,
 }
 
@@ -136,7 +136,7 @@ impl Page {
         }
     }
 
-    /// Reads the next line with its end, of a very long one the beginning alone; false at the end of the page.
+    /// Reads the next line with its line end; of a very long line, only the beginning. False at the end of the page.
     fn next_line(&mut self) -> io::Result<bool> {
         self.line.clear();
         self.given = 0;
@@ -158,7 +158,7 @@ impl Page {
         Ok(true)
     }
 
-    /// Makes of the line what it says of the trace.
+    /// Replaces the line by the text of the trace in it, or by an empty line if there is none.
     fn sort_out(&mut self) {
         let line = self.line.trim_ascii();
         let is_text = match self.part {
@@ -227,18 +227,18 @@ impl Read for Page {
     }
 }
 
-/// The text in what base64 held: gzipped, or as it is.
+/// The text from the decoded base64, which is gzipped or plain.
 fn inflate(data: Base64<BufReader<Box<dyn Read + Send>>>) -> Box<dyn Read + Send> {
     let mut data = BufReader::new(data);
     let gzipped = data.fill_buf().is_ok_and(|start| start.starts_with(&[0x1f, 0x8b]));
     if gzipped { Box::new(flate2::bufread::MultiGzDecoder::new(data)) } else { Box::new(data) }
 }
 
-/// Bytes of base64 text, which ends at the first character that is none of it. Source: RFC 4648, section 4.
+/// Decodes base64 text, which ends at the first other character. Source: RFC 4648, section 4.
 struct Base64<R> {
     input: R,
     ended: bool,
-    /// Bits that do not make a byte yet, and how many.
+    /// Bits that do not complete a byte yet, and their number.
     bits: u32,
     held: u32,
 }

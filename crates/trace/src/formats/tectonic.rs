@@ -1,10 +1,10 @@
 //! Traces of Tectonic, the storage of Meta, as Baleen uses them (Wong et al., "Baleen: ML Admission & Prefetching for Flash Caches", FAST
 //! 2024).
 //!
-//! Fields between blanks under a heading: `block_id io_offset io_size op_time op_name user_namespace user_name rs_shard_id op_count
-//! host_name`. Read are the block with offset and size in bytes, from which addresses are made ([`super::placement`]); the time in
-//! seconds; and the operation by its number: 1, 2 and 5 get data, 3, 4 and 6 put it; others are skipped and counted. The user's
-//! namespace stands as the process. No response times.
+//! Fields separated by blanks, with a heading: `block_id io_offset io_size op_time op_name user_namespace user_name rs_shard_id
+//! op_count host_name`. The fields that are read: the block with offset and size in bytes, from which addresses are made
+//! ([`super::placement`]); the time in seconds; the operation by its number (1, 2 and 5 read data, 3, 4 and 6 write it; others
+//! are skipped and counted); and the user's namespace, which is used as process. No response times.
 
 use std::path::Path;
 
@@ -40,7 +40,7 @@ pub(super) static FORMAT: Format = Format {
 };
 
 const NAMES: [&str; 6] = ["block_id", "io_offset", "io_size", "op_time", "op_name", "user_namespace"];
-/// Room for a block, which has 8 MB at most.
+/// Address space of a block, which has at most 8 MB.
 const PART_BYTES: u64 = 16 << 20;
 
 fn columns(head: &[u8]) -> Option<NamedFields<6>> {

@@ -1,8 +1,8 @@
 //! Tencent block storage traces (SNIA IOTTA 27917; Zhang et al., "OSCA", ATC 2020).
 //!
-//! `Timestamp,Offset,Size,IOType,VolumeID` without a heading, as the set's README says (section 3): time of issue in Unix
-//! seconds, offset and size in sectors of 512 bytes, 0 = read and 1 = write, number of the volume. Whole seconds, so
-//! that only the order says anything below a second.
+//! `Timestamp,Offset,Size,IOType,VolumeID` without a heading, as the set's README describes (section 3): time of issue in Unix
+//! seconds, offset and size in sectors of 512 bytes, 0 = read and 1 = write, number of the volume. Times are whole seconds, so
+//! that within a second only the order is known.
 
 use std::path::Path;
 

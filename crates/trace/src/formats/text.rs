@@ -1,4 +1,4 @@
-//! The common part of all line-by-line formats: lines, fields, numbers, and errors that name the place.
+//! The common part of all line-by-line formats: lines, fields, numbers, and errors with the position.
 
 use std::borrow::Cow;
 
@@ -12,44 +12,45 @@ use crate::ledger::Ledger;
 use crate::names::Names;
 use crate::tally::Tally;
 
-/// The state that a line format keeps and fills while it reads.
+/// The state that a line format updates while it reads.
 #[derive(Debug, Default)]
 pub(crate) struct Context {
     pub processes: Names,
     pub devices: Names,
     pub ledger: Ledger,
-    /// Set by the format where a line seems to be a part of one: lines after it are then tried as its rest.
+    /// Set by the format if a line seems to be only a part of one; the lines after it are then tried as its rest.
     pub broken: bool,
-    /// Set where a line is to be taken as it stands, broken or not.
+    /// Set if a line is to be parsed as it is, broken or not.
     pub as_it_stands: bool,
-    /// Set where a line was joined to those after it: only what is sure counts then.
+    /// Set if a line was joined with those after it; it is then only accepted if it is certainly an event.
     pub joining: bool,
 }
 
 impl Context {
-    /// Takes back the count of a line that is a heading, a comment or a summary.
+    /// Does not count a line as seen, because it is a heading, a comment or a summary.
     pub(crate) fn no_record(&mut self) {
         self.ledger.seen -= 1;
     }
 
-    /// Counts a record of a kind that is no request.
+    /// Counts a record that is not a request.
     pub(crate) fn skip(&mut self) {
         self.ledger.skipped += 1;
     }
 
-    /// Counts a request whose ends were rounded to sectors, where they were.
+    /// Counts a request whose ends were rounded to sectors, if `rounded`.
     #[inline]
     pub(crate) fn round(&mut self, rounded: bool) {
         self.ledger.rounded += u64::from(rounded);
     }
 
-    /// Counts a line of other origin, which is no record.
+    /// Counts a line that is not of the trace.
     pub(crate) fn foreign(&mut self) {
         self.no_record();
         self.ledger.foreign += 1;
     }
 
-    /// True if the line is to be tried together with those after it before it is taken.
+    /// Marks the line as broken, unless it is to be parsed as it is; returns whether it was marked. The caller then stops, so
+    /// that the line is tried with those after it.
     pub(crate) fn waits_for_rest(&mut self) -> bool {
         self.broken = !self.as_it_stands;
         self.broken
@@ -58,10 +59,10 @@ impl Context {
 
 /// A format in which a line is a record. `parse` appends the requests that the line yields (often one, maybe none).
 pub(crate) trait LineFormat: Send {
-    /// Parses a line without its end; never called with an empty line.
+    /// Parses a line, which has no line end and is not empty.
     fn parse(&mut self, line: &[u8], context: &mut Context, out: &mut Vec<Request>) -> Result<()>;
-    /// Parses the first of the lines, where it is well formed and gives one request, and returns the others; `None` also
-    /// where the text ends within the line. [`LineFormat::parse`] then takes the line and names its fault.
+    /// Parses the first line if it is well formed and has one request; returns the request and the lines after it. Otherwise,
+    /// and if the text ends within the line, returns `None`, and [`LineFormat::parse`] reads the line.
     #[inline]
     fn parse_fast<'a>(&mut self, _lines: &'a [u8], _context: &mut Context) -> Option<(Request, &'a [u8])> {
         None
@@ -70,7 +71,7 @@ pub(crate) trait LineFormat: Send {
     fn finish(&mut self, _context: &mut Context, _out: &mut Vec<Request>) -> Result<()> {
         Ok(())
     }
-    /// Whether a line that is no record by itself may be the rest of the line before, which was broken.
+    /// Whether a line that is not a record may be the rest of the line before it, which was broken.
     fn may_be_rest(&self, _line: &[u8]) -> bool {
         false
     }
@@ -110,7 +111,7 @@ pub(crate) fn is_digits(field: &[u8]) -> bool {
     !field.is_empty() && field.iter().all(u8::is_ascii_digit)
 }
 
-/// True for digits with at most one point.
+/// True for digits with at most one decimal point.
 pub(crate) fn is_decimal(field: &[u8]) -> bool {
     let (whole, fraction) = match memchr::memchr(b'.', field) {
         Some(dot) => (&field[..dot], &field[dot + 1..]),
@@ -119,7 +120,7 @@ pub(crate) fn is_decimal(field: &[u8]) -> bool {
     is_digits(whole) && fraction.iter().all(u8::is_ascii_digit)
 }
 
-/// Takes the next field or says which one is missing.
+/// Returns the next field; the error names the missing one.
 #[inline]
 pub(crate) fn need<'a>(
     fields: &mut impl Iterator<Item = &'a [u8]>,
@@ -142,13 +143,13 @@ pub(crate) fn no_more<'a>(fields: &mut impl Iterator<Item = &'a [u8]>, column: u
     }
 }
 
-/// Whether the length after `+` is followed by another number, as where a number was cut in two.
+/// Whether the length after `+` is followed by another number, because a number was cut in two.
 pub(crate) fn cuts_a_length(line: &[u8]) -> bool {
     let mut fields = blank_separated(line).skip_while(|field| *field != b"+").skip(1);
     fields.next().is_some_and(is_digits) && fields.next().is_some_and(is_digits)
 }
 
-/// A field that is nothing but an unsigned decimal number.
+/// Parses a field that must be an unsigned decimal number.
 #[inline]
 pub(crate) fn unsigned(field: &[u8], name: &str, column: u64) -> Result<u64> {
     let mut value = 0u64;
@@ -179,15 +180,15 @@ fn not_a_number(field: &[u8], name: &str, column: u64, too_large: bool) -> Error
     Error::new(Kind::Value, problem).of_field(name, column, field)
 }
 
-/// A process or thread id.
+/// Parses a process or thread id.
 #[inline]
 pub(crate) fn pid(field: &[u8], name: &str, column: u64) -> Result<i32> {
     i32::try_from(unsigned(field, name, column)?)
         .map_err(|_| Error::new(Kind::Value, "is not a process id").of_field(name, column, field))
 }
 
-/// A decimal number of `unit`s as nanoseconds, exact. Digits beyond the nanosecond are rounded half up: some tools
-/// print doubles.
+/// Parses a decimal number of `unit`s exactly, into nanoseconds. Digits below a nanosecond are rounded half up, because some
+/// tools print doubles.
 #[inline]
 pub(crate) fn decimal_time(field: &[u8], unit: TimeUnit, name: &str, column: u64) -> Result<i64> {
     let bad = |problem| Err(Error::new(Kind::Value, problem).of_field(name, column, field));
@@ -225,7 +226,7 @@ pub(crate) fn decimal_time(field: &[u8], unit: TimeUnit, name: &str, column: u64
     })
 }
 
-/// A size in sectors that is neither zero nor absurd.
+/// Checks a size in sectors: it must not be 0, and must fit in 32 bits.
 #[inline]
 pub(crate) fn sectors(value: u64, field: &[u8], name: &str, column: u64) -> Result<u32> {
     if value == 0 {
@@ -238,7 +239,7 @@ pub(crate) fn sectors(value: u64, field: &[u8], name: &str, column: u64) -> Resu
     })
 }
 
-/// The sectors that a range of bytes touches: begin rounded down, end rounded up.
+/// The sectors that a range of bytes touches: the start is rounded down, the end rounded up.
 #[inline]
 pub(crate) fn sector_span(
     offset: u64,
@@ -256,8 +257,8 @@ pub(crate) fn sector_span(
     Ok((Sector(first), count))
 }
 
-/// The sectors of a range of bytes that need not begin and end at sectors: both ends rounded down, so that ranges that follow one
-/// another in bytes do so in sectors, and a stream keeps its length; at least one sector. Also whether anything was rounded.
+/// The sectors of a range of bytes, and whether it was rounded. Both ends are rounded down to sectors, so that sequential
+/// ranges stay sequential and a stream keeps its length. The result has at least one sector.
 #[inline]
 pub(crate) fn stream_span(
     offset: u64,
@@ -275,7 +276,7 @@ pub(crate) fn stream_span(
     Ok((Sector(first), count, !(offset | end).is_multiple_of(SECTOR_BYTES)))
 }
 
-/// Bytes as text: UTF-8, and where it is not, Latin-1, which gives every byte a character.
+/// Decodes text as UTF-8, or, if it is not valid, as Latin-1, in which every byte is a character.
 pub(crate) fn text(bytes: &[u8]) -> Cow<'_, str> {
     match std::str::from_utf8(bytes) {
         Ok(text) => Cow::Borrowed(text),
@@ -283,7 +284,7 @@ pub(crate) fn text(bytes: &[u8]) -> Cow<'_, str> {
     }
 }
 
-/// Remembers the last name looked up, which is most often the next one too.
+/// Caches the last name looked up, because the next one is usually the same.
 #[derive(Debug, Default)]
 pub(crate) struct LastName {
     raw: Vec<u8>,
@@ -291,7 +292,7 @@ pub(crate) struct LastName {
 }
 
 impl LastName {
-    /// The id of the name that `label` makes of `raw`.
+    /// The id of the name into which `label` converts `raw`.
     #[inline]
     pub(crate) fn id<'a>(
         &mut self,
@@ -311,13 +312,13 @@ impl LastName {
         }
     }
 
-    /// The id that was given last, and its name as it stood.
+    /// The id that was returned last, and its raw name.
     #[inline]
     pub(crate) fn last(&self) -> Option<(NameId, &[u8])> {
         Some((self.id?, &self.raw))
     }
 
-    /// The id of a name that is in the table as it stands; adds none.
+    /// The id of a name if it is in the table already; does not add it.
     #[inline(never)]
     pub(crate) fn known(&mut self, raw: &[u8], names: &Names) -> Option<NameId> {
         let id = names.id(std::str::from_utf8(raw).ok()?)?;

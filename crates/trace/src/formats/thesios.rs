@@ -1,9 +1,10 @@
 //! Thesios: I/O of Google's storage servers, synthesised from samples (repository google-research-datasets/thesios; ASPLOS 2024).
 //!
-//! CSV whose heading names the columns, as the repository's README lists them ("Data Description"). Read are `start_time`, the
-//! arrival at the server in Unix seconds; `op_type`, `READ` or `WRITE`; `request_io_size_bytes`; `simulated_latency`, from arrival to
-//! response in seconds; `simulated_disk_start_time`, when the disk read began (0 for a write or a hit of the server's cache);
-//! `application`. The place is a file (`filename`, hashed) and `file_offset`, from which addresses are made ([`super::placement`]).
+//! CSV whose heading names the columns, as the repository's README lists them ("Data Description"). The columns that are read:
+//! `start_time`, the arrival at the server in Unix seconds; `op_type`, `READ` or `WRITE`; `request_io_size_bytes`;
+//! `simulated_latency`, from arrival to response in seconds; `simulated_disk_start_time`, when the disk read began (0 for a
+//! write or a hit of the server's cache); `application`. The place is a file (`filename`, hashed) and `file_offset`, from which
+//! addresses are made ([`super::placement`]).
 
 use std::path::Path;
 
@@ -48,7 +49,7 @@ const NAMES: [&str; 8] = [
     "simulated_disk_start_time",
     "simulated_latency",
 ];
-/// Parts of files that keep their order: larger than any request.
+/// Size of the parts of files within which addresses stay in order: larger than any request.
 const PART_BYTES: u64 = 64 << 20;
 
 fn columns(head: &[u8]) -> Option<NamedFields<8>> {
@@ -69,7 +70,7 @@ fn open(input: Input, options: &ReadOptions) -> Result<Box<dyn Source>> {
 
 struct Thesios {
     columns: NamedFields<8>,
-    /// The heading is still to come.
+    /// Whether the heading has not been read yet.
     heading: bool,
     parts: Parts,
     process: LastName,
@@ -99,7 +100,7 @@ impl LineFormat for Thesios {
         context.round(rounded);
         let (begin, took) = (seconds(arrival)?, seconds(latency)?);
         let complete = begin.checked_add(took).ok_or_else(|| latency.refused("ends beyond the year 2262"))?;
-        // Written with a decimal less than the arrival, it may lie just before it.
+        // It has one decimal less than the arrival, so it may be slightly before it.
         let start = Some(seconds(disk)?).filter(|start| *start >= begin && *start <= complete);
         let process = self.process.id(application.bytes, &mut context.processes, |raw| Ok(text(raw)))?;
         out.push(Request {

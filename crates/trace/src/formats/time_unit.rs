@@ -18,7 +18,7 @@ pub enum TimeUnit {
 }
 
 impl TimeUnit {
-    /// Decimal digits between this unit and the nanosecond.
+    /// The power of ten of nanoseconds in this unit.
     pub(crate) const fn digits(self) -> u32 {
         match self {
             TimeUnit::Seconds => 9,

@@ -1,11 +1,11 @@
-//! Text in UTF-16 as UTF-8: PowerShell writes the output of programs so, and some editors do.
+//! Converts text in UTF-16 to UTF-8. PowerShell and some editors write UTF-16.
 
 use std::io::{self, Read};
 
-/// Code units that are looked at where no mark says the encoding.
+/// Number of code units that are examined if there is no byte-order mark.
 const LOOKED_AT: usize = 32;
 const CHUNK: usize = 1 << 13;
-/// Stands for what is no character (U+FFFD).
+/// Replaces invalid code units (U+FFFD).
 const REPLACEMENT: char = '\u{fffd}';
 
 /// Order of the two bytes of a code unit.
@@ -16,7 +16,8 @@ pub(super) enum Order {
 }
 
 impl Order {
-    /// The byte order that the byte-order mark gives, or that makes ASCII text of all of the first code units.
+    /// The byte order from the byte-order mark, or the one in which all of the first code units are ASCII text; `None` if there
+    /// is none.
     pub(super) fn of(head: &[u8]) -> Option<Self> {
         match head {
             [0xff, 0xfe, ..] => return Some(Self::Little),
@@ -43,7 +44,7 @@ impl Order {
     }
 }
 
-/// Reads UTF-16 and gives UTF-8, without the byte-order mark.
+/// Reads UTF-16 and returns UTF-8, without the byte-order mark.
 pub(super) struct Utf16<R> {
     input: R,
     order: Order,
@@ -60,7 +61,7 @@ impl<R: Read> Utf16<R> {
         Self { input, order, raw: Vec::new(), high: None, text: Vec::new(), given: 0, begun: false }
     }
 
-    /// Converts what is read next; false at the end.
+    /// Reads and converts the next part; false at the end.
     fn advance(&mut self) -> io::Result<bool> {
         let held = self.raw.len();
         let read = self.input.by_ref().take(CHUNK as u64).read_to_end(&mut self.raw)?;
@@ -75,7 +76,7 @@ impl<R: Read> Utf16<R> {
         }
         self.raw.drain(..whole);
         if read == 0 {
-            // Half a code unit, or half a pair of them.
+            // The text ends with half a code unit, or half a surrogate pair.
             if !self.raw.is_empty() || self.high.take().is_some() {
                 self.raw.clear();
                 put(&mut self.text, REPLACEMENT);

@@ -1,11 +1,12 @@
 //! Traces of `CloudPhysics` (Waldspurger et al., "Efficient MRC Construction with SHARDS", FAST 2015): records of `VMware`'s vscsi, in
 //! versions 1 and 2, and the CSV that libCacheSim makes of them.
 //!
-//! Little-endian records. Version 1 has 32 bytes: sequence number, length in bytes and number of segments (u32 each), SCSI operation
-//! code and version (u16 each), block of 512 bytes, microseconds since the boot of the host (u64 each). Version 2 has 40: operation
-//! code, version, sequence number, length, number of segments, block, microseconds, and the response time, which is
-//! not read because its unit is not documented. The version stands in the upper byte of its field. Commands that neither read, write, flush nor unmap
-//! are skipped and counted. The CSV is `version,time,op,size,lbn` with whole seconds and the code in hexadecimal.
+//! Little-endian records. Version 1 has 32 bytes: sequence number, length in bytes and number of segments (u32 each), SCSI
+//! operation code and version (u16 each), block of 512 bytes, microseconds since the boot of the host (u64 each). Version 2 has
+//! 40: operation code, version, sequence number, length, number of segments, block, microseconds, and the response time, which
+//! is not read because its unit is not documented. The version is in the upper byte of its field. Commands that neither read,
+//! write, flush nor unmap are skipped and counted. The CSV is `version,time,op,size,lbn` with whole seconds and the code in
+//! hexadecimal.
 
 use std::path::Path;
 
@@ -60,7 +61,7 @@ const HEADING: &[u8] = b"version,time,op,size,lbn";
 struct Layout {
     version: u16,
     size: usize,
-    /// Places of the version, the operation code, the length, the block and the time.
+    /// Offsets of the version, the operation code, the length, the block and the time in a record.
     version_at: usize,
     code_at: usize,
     length_at: usize,
@@ -81,7 +82,7 @@ impl Layout {
     }
 }
 
-/// The layout of the first records, of which there are two at least, and one of them moves data.
+/// The layout of the first records; `None` unless there are at least two, and one of them has a known operation.
 fn version(head: &[u8]) -> Option<Layout> {
     const JUDGED: usize = 64;
     LAYOUTS.into_iter().find(|layout| {
@@ -122,7 +123,7 @@ impl RecordFormat for Vscsi {
         let length = u32::from_le_bytes(bytes(raw, layout.length_at));
         match (op, length) {
             (Op::Flush, _) => out.push(Request::new(arrival, op, Sector(0), 0)),
-            // The ranges of an unmap are in its data, which is not recorded; transfers of nothing are allowed by SCSI.
+            // The ranges of an unmap are in its data, which is not recorded. SCSI allows transfers of length 0.
             (Op::Discard, _) | (_, 0) => context.skip(),
             (op, length) => out.push(Request::new(arrival, op, sector, length.div_ceil(SECTOR_BYTES as u32))),
         }

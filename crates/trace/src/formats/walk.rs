@@ -1,23 +1,23 @@
-//! A walk along the columns of a line: each field knows its name and column, for errors.
+//! Reads the columns of a line one by one; each field has its name and column, for errors.
 
 use emmclab_base::{Error, Kind, Op, Result, Sector};
 
 use super::text::{decimal_time, need, no_more, sector_span, sectors, unsigned};
 use super::time_unit::TimeUnit;
 
-/// Takes the fields of a line one by one.
+/// Reads the fields of a line one by one.
 pub(super) struct Walk<I> {
     fields: I,
     column: u64,
 }
 
 impl<'a, I: Iterator<Item = &'a [u8]>> Walk<I> {
-    /// A walk along these fields.
+    /// Starts at the first of these fields.
     pub fn along(fields: I) -> Self {
         Self { fields, column: 0 }
     }
 
-    /// The next field, or which one is missing.
+    /// The next field; the error names the missing one.
     #[inline]
     pub fn next(&mut self, name: &'static str) -> Result<Field<'a>> {
         self.column += 1;
@@ -59,13 +59,13 @@ impl Field<'_> {
         sectors(self.unsigned()?, self.bytes, self.name, self.column)
     }
 
-    /// The sectors touched by a size in bytes from `offset` on.
+    /// The sectors of a range: the field is its size in bytes, and `offset` its start in bytes.
     #[inline]
     pub fn span(self, offset: u64) -> Result<(Sector, u32)> {
         sector_span(offset, self.unsigned()?, (self.bytes, self.name, self.column))
     }
 
-    /// Read or write, in these letters.
+    /// The operation: a read if the field is `read`, a write if it is `write`.
     #[inline]
     pub fn op(self, read: &[u8], write: &[u8]) -> Result<Op> {
         match self.bytes {

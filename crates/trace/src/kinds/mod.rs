@@ -112,7 +112,7 @@ mod tests {
         }
     }
 
-    /// What a file with these first bytes is said to be.
+    /// The name of the kind that is found for a file with these first bytes.
     pub(super) fn named(head: &[u8]) -> String {
         let error = recognise_own(head).or_else(|| recognise(head));
         error.map_or_else(|| "unknown".to_owned(), |error| error.to_string())

@@ -1,10 +1,11 @@
 //! blktrace's binary records (`struct blk_io_trace` and `blk_io_trace2` of `linux/blktrace_api.h`, versions 7 and 8), in either byte
 //! order.
 //!
-//! One file per processor, `NAME.blktrace.N`: naming one of them, or `NAME`, reads all, merged by time; the note of the trace says
-//! which are missing. What `blkparse -d` dumps into one file is read as well. [`crate::Pairer`] brings the events together; records
-//! about processes give the names; a gap in a processor's sequence counts as lost. Commands to zones, which version 8 tells, are no
-//! requests: the note names and counts them. A zone append is a write at the address that its completion states.
+//! There is one file per CPU, `NAME.blktrace.N`. The path of one of them, or `NAME`, reads all, merged by time; the note of the
+//! trace states which are missing. The single file of `blkparse -d` is read as well. [`crate::Pairer`] combines the events into
+//! requests. Names are read from the records about processes; gaps in a CPU's sequence numbers are counted as lost. Commands to
+//! zones, which version 8 records, are not requests: the note names and counts them. A zone append is a write at the address
+//! that its completion states.
 
 mod recording;
 mod records;
@@ -67,7 +68,7 @@ const DISCARD: u64 = 1 << 13;
 const FUA: u64 = 1 << 15;
 const ZONE_APPEND: u64 = 1 << 16;
 const WRITE_ZEROES: u64 = 1 << 22;
-/// In the lower half: the payload begins with 8 bytes that name a control group.
+/// In the lower 16 bits: the payload begins with the 8-byte id of a control group.
 const CGROUP: u64 = 1 << 8;
 const CGROUP_BYTES: usize = 8;
 
@@ -107,7 +108,7 @@ fn open(input: Input, options: &ReadOptions) -> Result<Box<dyn Source>> {
         name = Path::new(&prefix).file_name().unwrap_or_default().to_string_lossy().into_owned();
         for path in processors(&prefix) {
             let input = Input::open(&path)?;
-            // A processor that saw nothing leaves an empty file.
+            // A CPU without events has an empty file.
             if !input.head().is_empty() {
                 meters.push(Box::new(input.meter()));
                 files.push(Records::open(input)?);
@@ -144,9 +145,9 @@ struct Blktrace {
     context: Context,
     pairer: Pairer,
     zones: ZoneCommands,
-    /// Writes of zeroes that were issued.
+    /// Number of writes of zeroes that were issued.
     zeroes: u64,
-    /// Records by [`ACTIONS`].
+    /// Number of records by action, in the order of [`ACTIONS`].
     actions: [u64; ACTIONS.len()],
     commands: HashMap<u32, NameId>,
     sequences: HashMap<u32, u32>,
@@ -155,7 +156,7 @@ struct Blktrace {
 }
 
 impl Blktrace {
-    /// The next record over all files by time, then sequence, then processor.
+    /// The next record of all files, in the order of time, then sequence, then CPU.
     fn next(&mut self) -> Result<Option<Record>> {
         let earliest = self
             .files
@@ -242,7 +243,7 @@ impl Blktrace {
         Ok(())
     }
 
-    /// What a reader of the trace has to know.
+    /// The note for the header of the trace.
     fn note(&self) -> Option<String> {
         let ledger = &self.context.ledger;
         let complete = ledger.paired > 0 && ledger.unpaired == 0;
@@ -254,7 +255,7 @@ impl Blktrace {
     }
 }
 
-/// `__BLK_TA_*`.
+/// The kind of an event, from its `__BLK_TA_*`; `None` for other actions.
 fn event_kind(record: &Record) -> Option<EventKind> {
     let skip = if record.action & CGROUP == 0 { 0 } else { CGROUP_BYTES };
     Some(match record.action & 0xffff & !CGROUP {
@@ -272,7 +273,7 @@ fn event_kind(record: &Record) -> Option<EventKind> {
     })
 }
 
-/// The command to a zone that records of this category tell of.
+/// The command to a zone that these categories state; `None` if it is none.
 fn zone_command(category: u64) -> Option<ZoneCommand> {
     const BITS: [(u64, ZoneCommand); 5] = [
         (1 << 17, ZoneCommand::Reset),
@@ -284,7 +285,7 @@ fn zone_command(category: u64) -> Option<ZoneCommand> {
     BITS.into_iter().find(|(bit, _)| category & bit != 0).map(|(_, command)| command)
 }
 
-/// Operation and flags by category. The kernel marks its own flush as a read of nothing with `FLUSH`.
+/// Operation and flags from the categories. The kernel records its own flush as a read of 0 bytes with `FLUSH`.
 fn operation(category: u64, bytes: u32) -> (Op, Flags) {
     let mut flags = Flags::default();
     for (bit, flag) in [

@@ -1,11 +1,11 @@
-//! The files of a recording: one for each processor.
+//! The files of a recording: one for each CPU.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 const MIDDLE: &str = ".blktrace.";
 
-/// The name before `.blktrace.N`.
+/// The path before `.blktrace.N`; `None` for other paths.
 pub(super) fn prefix(path: &Path) -> Option<String> {
     let text = path.to_str()?;
     let at = text.rfind(MIDDLE)?;
@@ -13,7 +13,7 @@ pub(super) fn prefix(path: &Path) -> Option<String> {
     (!number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())).then(|| text[..at].to_owned())
 }
 
-/// The file to open for `path`: itself, or the first processor's where `path` is what they have in common.
+/// The file to open for `path`: `path` itself, or the file of the first CPU if `path` is their common beginning.
 pub(in crate::formats) fn first_of(path: &Path) -> PathBuf {
     if !path.exists()
         && let Some(first) = path.to_str().and_then(|prefix| processors(prefix).into_iter().next())
@@ -23,18 +23,18 @@ pub(in crate::formats) fn first_of(path: &Path) -> PathBuf {
     path.to_owned()
 }
 
-/// The files behind `path`: itself, or those of all processors.
+/// The files of the recording at `path`: `path` itself, or the files of all CPUs.
 pub(in crate::formats) fn files(path: &Path) -> Vec<PathBuf> {
     let first = first_of(path);
     prefix(&first).map(|prefix| processors(&prefix)).filter(|all| !all.is_empty()).unwrap_or(vec![first])
 }
 
-/// All files of a recording, by number of the processor.
+/// All files of a recording, in the order of CPU numbers.
 pub(super) fn processors(prefix: &str) -> Vec<PathBuf> {
     numbered(prefix).into_iter().map(|(_, path)| path).collect()
 }
 
-/// The files of a recording with the numbers of their processors.
+/// The files of a recording with their CPU numbers.
 fn numbered(prefix: &str) -> Vec<(u32, PathBuf)> {
     let whole = Path::new(prefix);
     let folder = whole.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -53,19 +53,19 @@ fn numbered(prefix: &str) -> Vec<(u32, PathBuf)> {
     found
 }
 
-/// The processors whose files are missing.
+/// The CPUs whose files are missing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Missing {
-    /// The only processor whose file is here; there may be others.
+    /// The only CPU whose file exists here; there may be others.
     alone: Option<u32>,
-    /// Numbers below the highest that have no file.
+    /// CPU numbers below the highest that have no file.
     gaps: Vec<u32>,
 }
 
 impl Missing {
-    /// The processors that miss from the files of a recording.
+    /// Finds the CPUs whose files are missing from a recording.
     pub fn of(prefix: &str) -> Self {
-        /// No machine has more.
+        /// No machine has more CPUs.
         const MOST: u32 = 1 << 13;
         let numbers: Vec<u32> = numbered(prefix).into_iter().map(|(number, _)| number).collect();
         match numbers.as_slice() {
@@ -79,7 +79,8 @@ impl Missing {
         }
     }
 
-    /// One sentence on what is missing. A file alone may be all that there is: `complete` says that its events have partners.
+    /// A sentence on the missing files; `None` if none is missing. A single file may be the whole recording: this is assumed if
+    /// `complete`, which is whether all requests have an issue and a completion.
     pub fn note(&self, prefix: &str, complete: bool) -> Option<String> {
         const NAMED: usize = 8;
         if let Some(only) = self.alone.filter(|_| !complete) {

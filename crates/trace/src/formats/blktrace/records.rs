@@ -38,17 +38,17 @@ pub(super) struct Record {
     pub time: u64,
     pub sector: u64,
     pub bytes: u32,
-    /// What happened in the lower 16 bits, categories above them.
+    /// The action in the lower 16 bits, categories above them.
     pub action: u64,
     pub pid: u32,
     pub device: u32,
     pub cpu: u32,
-    /// Of a completion, the lower half of a negative error code; 0 of one that succeeded.
+    /// For a completion, the lower 16 bits of the negative error code; 0 if it succeeded.
     pub error: u16,
     pub payload: Vec<u8>,
 }
 
-/// The records of one file, with the next one at hand.
+/// Reads the records of one file, one record ahead.
 pub(super) struct Records {
     path: PathBuf,
     reader: BufReader<Box<dyn Read + Send>>,
@@ -77,7 +77,7 @@ impl Records {
         Ok(records)
     }
 
-    /// Moves on to the next record.
+    /// Returns the next record, and reads the one after it.
     pub fn advance(&mut self) -> Result<Option<Record>> {
         let next = self.read().map_err(|error| error.in_file(&self.path).at_offset(self.offset))?;
         if let Some(record) = &next {
@@ -116,7 +116,7 @@ impl Records {
             ByteOrder::Little => u64::from(word(at)) | u64::from(word(at + 4)) << 32,
             ByteOrder::Big => u64::from(word(at)) << 32 | u64::from(word(at + 4)),
         };
-        // Version 8 has an action of 64 bits, and the process before it.
+        // In version 8 the action has 64 bits, and the process id is before it.
         let wide = version == WIDE_VERSION;
         let [pid, device, cpu, error, length] =
             if wide { [28, 40, 44, 48, 50] } else { [32, 36, 40, 44, 46] };
@@ -161,7 +161,7 @@ impl Records {
         Ok(version)
     }
 
-    /// Fills the buffer as far as the file goes.
+    /// Fills the buffer, less at the end of the file; returns the number of bytes.
     fn read_some(&mut self, buffer: &mut [u8]) -> Result<usize> {
         let mut got = 0;
         while got < buffer.len() {

@@ -1,4 +1,4 @@
-//! The columns of a CSV: names, units, and which must be there.
+//! The columns of a CSV: names, units, and which are required.
 
 use emmclab_base::{Error, Kind, Result, SECTOR_BYTES};
 
@@ -17,7 +17,7 @@ pub(super) enum Meaning {
     Offset(u64),
     /// Length in units of this many bytes.
     Size(u64),
-    /// An address or a length that is written in hexadecimal without a mark.
+    /// An address or a length in hexadecimal without `0x`, in units of this many bytes.
     Hexadecimal(Extent, u64),
     Op(Codes),
     Flags,
@@ -72,7 +72,7 @@ impl Moment {
     }
 }
 
-/// The meaning that a column's name gives, and the unit where the name leaves it to an option.
+/// The meaning of a column's name; the unit may be missing from the name, so that an option states it.
 enum Named {
     Known(Meaning),
     TimeWithoutUnit(Moment),
@@ -130,9 +130,9 @@ pub(super) fn is_name(name: &str) -> bool {
 pub struct ColumnName {
     /// The name, without the unit that may follow it.
     pub name: &'static str,
-    /// Endings that give its unit; where it has none, an option gives it.
+    /// Suffixes that state its unit; without one, an option states it.
     pub units: &'static [&'static str],
-    /// Whether a file needs it (or another one with the same text here).
+    /// Whether a file needs this column (or another one with the same text here).
     pub needed: &'static str,
     /// The meaning of its values.
     pub about: &'static str,
@@ -187,7 +187,7 @@ pub static NAMES: [ColumnName; 17] = {
 /// The fewest columns that a heading can have.
 pub(super) const LEAST: usize = 4;
 
-/// Column names as they stand in a heading or in `--columns`.
+/// The column names of a heading or of `--columns`.
 pub(super) fn names(list: &str, separator: u8) -> impl Iterator<Item = &str> {
     let splits = move |c: char| {
         if separator == BLANK { c.is_ascii() && is_blank(c as u8) } else { c == char::from(separator) }
@@ -196,19 +196,19 @@ pub(super) fn names(list: &str, separator: u8) -> impl Iterator<Item = &str> {
     names.filter(move |name| separator != BLANK || !name.is_empty())
 }
 
-/// Whether a heading names columns, and enough of them.
+/// Whether a line is a heading: all its fields are column names, and there are enough of them.
 pub(super) fn is_heading(line: &str, separator: u8) -> bool {
     names(line, separator).count() >= LEAST && names(line, separator).all(|name| named(name).is_some())
 }
 
-/// The error for a line that looks like a heading but has names that are not known.
+/// The error for a line that looks like a heading but has unknown names; `None` for other lines.
 pub(super) fn unknown_names(line: &str, separator: u8) -> Option<Error> {
     let is_word = |name: &str| {
         let letters = |c: char| c.is_ascii_alphanumeric() || " _-./%()[]".contains(c);
         name.len() <= 40 && name.starts_with(|c: char| c.is_ascii_alphabetic()) && name.chars().all(letters)
     };
     let known = |name: &str| named(name).is_some();
-    // Words between blanks are prose but for names that are known.
+    // Words separated by blanks are prose unless some of them are column names.
     let few = if separator == BLANK { 2 } else { 0 };
     if names(line, separator).count() < LEAST - 1
         || !names(line, separator).all(|name| is_word(name) || known(name))
@@ -227,7 +227,7 @@ pub(super) fn unknown_names(line: &str, separator: u8) -> Option<Error> {
     )
 }
 
-/// How to name columns; a test holds the names to [`NAMES`].
+/// The hint on how to name columns; a test compares its names with [`NAMES`].
 const HINT: &str = "name the columns in order with --columns, such as `arrival_us,op,offset_bytes,size_bytes`; `-` passes \
                     one over; the names are arrival, start, issue, served, complete, response, service (each with _ns, _ticks of \
                     100 ns, _us, _ms, _s, _min, _h or _d), sector or offset, sectors or size (_hex for hexadecimal without 0x), op, flags, \
@@ -251,10 +251,10 @@ const TIME_UNIT_HINT: &str =
 const SIZE_UNIT_HINT: &str =
     "give --size-unit sector, byte, kb or page, or name the column with its unit, as size_kb";
 
-/// The meanings of the columns in `list`; units that no name states come from the options.
+/// The meanings of the columns in `list`; units that a name does not state are from the options.
 ///
 /// # Errors
-/// An unknown name, a column twice, a needed one that is missing, a unit that is missing or not needed.
+/// If a name is unknown, a column is given twice or a needed one is missing, or if a unit is missing or not needed.
 pub(super) fn meanings(list: &str, separator: u8, options: &ReadOptions) -> Result<Vec<Meaning>> {
     let config = |problem: String| Error::new(Kind::Config, problem);
     let unit = options.time_unit.as_deref().map(TimeUnit::by_name).transpose()?.map(Scale::Decimal);
@@ -299,7 +299,7 @@ pub(super) fn meanings(list: &str, separator: u8, options: &ReadOptions) -> Resu
     Ok(columns)
 }
 
-/// Refuses columns that do not tell when, where, how much and what.
+/// Checks that the columns contain a time, an address, a length and an operation.
 fn check_needed(list: &str, columns: &[Meaning], named_in: &str) -> Result<()> {
     let has = |needed: Meaning| columns.iter().any(|column| same(*column, needed));
     let time = |moment| has(Meaning::Time(moment, Scale::Decimal(TimeUnit::Nanos)));
@@ -319,7 +319,7 @@ fn check_needed(list: &str, columns: &[Meaning], named_in: &str) -> Result<()> {
     Ok(())
 }
 
-/// Whether two columns say the same, be it in different units.
+/// Whether two columns have the same meaning, maybe in different units.
 fn same(one: Meaning, other: Meaning) -> bool {
     let extent = |meaning| match meaning {
         Meaning::Offset(_) | Meaning::Hexadecimal(Extent::Offset, _) => Some(Extent::Offset),

@@ -6,21 +6,21 @@ use emmclab_base::{Error, Kind, Result};
 
 use super::super::text::text;
 
-/// A field as it stands in the line.
+/// A field in the form that it has in the line.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Field<'a> {
-    /// Without the quotes around it; quotes in it are still doubled.
+    /// The field without the quotes around it; quotes in it are still doubled.
     pub raw: &'a [u8],
     pub quoted: bool,
 }
 
 impl<'a> Field<'a> {
-    /// True if nothing stands, not even quotes.
+    /// True if the field is empty and has no quotes.
     pub fn is_missing(self) -> bool {
         self.raw.is_empty() && !self.quoted
     }
 
-    /// True if the text is not simply what stands there.
+    /// True if the text differs from `raw`, because it has doubled quotes.
     pub fn is_escaped(self) -> bool {
         self.quoted && memchr::memchr(b'"', self.raw).is_some()
     }
@@ -32,17 +32,17 @@ impl<'a> Field<'a> {
     }
 }
 
-/// The separators of fields; the first one that gives enough of them is the file's.
+/// The separators of fields; the first one that results in enough fields is that of the file.
 const SEPARATORS: [u8; 3] = *b",;\t";
-/// Any run of blanks and tabs, in files without commas, semicolons or single tabs between fields.
+/// Stands for any run of blanks and tabs, in files without commas, semicolons or single tabs between fields.
 pub(super) const BLANK: u8 = b' ';
 
-/// Whether a byte is of a run of blanks.
+/// Whether a byte is a blank or a tab.
 pub(super) fn is_blank(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t')
 }
 
-/// The separator of a file by its first line, given how many fields a line has at least.
+/// The separator of a file, from its first line; `least` is the minimum number of fields of a line.
 pub(super) fn separator(line: &[u8], least: usize) -> u8 {
     let splits = |separator: &u8| line.split(|byte| byte == separator).count() >= least;
     let words = || line.split(|byte| is_blank(*byte)).filter(|word| !word.is_empty()).count();
@@ -64,7 +64,7 @@ impl<'a> Fields<'a> {
         Self { separator, rest: Some(line) }
     }
 
-    /// The next field, if there is one.
+    /// The next field; `None` after the last.
     #[inline]
     pub fn next(&mut self) -> Result<Option<Field<'a>>> {
         let Some(mut rest) = self.rest else { return Ok(None) };
@@ -74,14 +74,14 @@ impl<'a> Fields<'a> {
                 return Ok(None);
             }
         }
-        // Tools put blanks after a comma, as the logs of fio. A name that begins with one is quoted.
+        // Some tools write blanks after a comma, for example fio in its logs. A name that begins with a blank is quoted.
         while let ([b' ', more @ ..], b',' | b';') = (rest, self.separator) {
             rest = more;
         }
         if let [b'"', quoted @ ..] = rest {
             return self.quoted(quoted).map(Some);
         }
-        // Fields are short: a search by words would take longer.
+        // Fields are short, so a search by machine words would be slower.
         let end =
             rest.iter().position(|byte| *byte == self.separator || self.separator == BLANK && *byte == b'\t');
         self.rest = end.map(|end| &rest[end + 1..]);
@@ -110,7 +110,7 @@ impl<'a> Fields<'a> {
         Ok(Field { raw: &from[..end], quoted: true })
     }
 
-    /// How many fields a line has.
+    /// The number of fields of a line.
     pub fn count(line: &[u8], separator: u8) -> Result<usize> {
         let (mut fields, mut count) = (Fields::of(line, separator), 0);
         while fields.next()?.is_some() {

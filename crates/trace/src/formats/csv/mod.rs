@@ -1,15 +1,15 @@
-//! CSV with named columns: the one that this laboratory writes, and any other whose columns are described.
+//! CSV with named columns: the CSV that emmclab writes, and any other whose columns are described.
 //!
-//! The names stand in a heading or in `--columns`; a column called `-` is passed over. Times: `arrival`, `start`,
-//! `issue`, `complete`, or the durations `response` (from arrival) and `service` (from start), each in `--time-unit`
-//! or with its own unit as in `arrival_ns`, `start_us`, `response_ms`, `complete_s`, `arrival_ticks` (of 100 ns), `_min`, `_h`, `_d`.
-//! Without `arrival` it is `complete` less `response`, else the start, else the issue. Place: `sector` and `sectors` of
-//! 512 bytes, or `offset` and `size` in `--size-unit` (`sector`, `byte`, `kb`, `page` of 4 KB) or as `offset_bytes`,
-//! `size_kb`; hexadecimal after `0x`, or where the name ends in `_hex`. Then `op` (`op_read0`, `op_read1`, `op_scsi`, `op_nvme`,
-//! `op_mmc` for numbers), `flags` (the number of the Parquet schema), `pid`, `process`, `device`. Arrival, place and op
-//! are needed. Fields are separated by commas, semicolons, tabs or runs of blanks, as the first line is. A field in double
-//! quotes may hold separators; a quote in it is doubled. An empty field is a missing value.
-//! Ranges of bytes that do not begin and end at sectors are rounded down at both ends and counted, so that streams stay sequential.
+//! The names are in a heading or in `--columns`; a column named `-` is ignored. Times: `arrival`, `start`, `issue`, `complete`,
+//! or the durations `response` (from arrival) and `service` (from start), each in `--time-unit` or with its own unit as in
+//! `arrival_ns`, `start_us`, `response_ms`, `complete_s`, `arrival_ticks` (of 100 ns), `_min`, `_h`, `_d`. Without `arrival`,
+//! it is `complete` less `response`, otherwise the start, otherwise the issue. Place: `sector` and `sectors` of 512 bytes, or
+//! `offset` and `size` in `--size-unit` (`sector`, `byte`, `kb`, `page` of 4 KB) or as `offset_bytes`, `size_kb`; numbers are
+//! hexadecimal after `0x`, or if the name ends in `_hex`. Then `op` (`op_read0`, `op_read1`, `op_scsi`, `op_nvme`, `op_mmc` for
+//! numbers), `flags` (the number of the Parquet schema), `pid`, `process`, `device`. Arrival, place and op are needed. Fields
+//! are separated by commas, semicolons, tabs or runs of blanks, as in the first line. A field in double quotes may contain
+//! separators; a quote in it is doubled. An empty field is a missing value. Ranges of bytes that do not begin and end at
+//! sectors are rounded down at both ends and counted, so that streams stay sequential.
 
 mod columns;
 mod fields;
@@ -61,7 +61,7 @@ fn sniff(head: &[u8], _path: &Path) -> bool {
     std::str::from_utf8(heading).is_ok_and(|text| is_heading(text, separator(heading, LEAST)))
 }
 
-/// The error for a text whose first line looks like a heading with names that are not known; `None` for other content.
+/// The error for a text whose first line looks like a heading with unknown names; `None` for other content.
 pub(super) fn unknown_heading(head: &[u8]) -> Option<Error> {
     let heading = first_line(head);
     columns::unknown_names(std::str::from_utf8(heading).ok()?, separator(heading, columns::LEAST))
@@ -77,7 +77,7 @@ fn open(input: Input, options: &ReadOptions) -> Result<Box<dyn Source>> {
         let separator = separator(&heading, LEAST);
         (meanings(&text(&heading), separator, options)?, separator)
     };
-    // With --columns a heading may still stand in the file: its times are no numbers.
+    // With --columns, the file may still have a heading, in which times are not numbers.
     let (mut fields, mut time) = (Fields::of(&heading, separator), None);
     for column in &columns {
         let field = fields.next()?;
@@ -118,11 +118,11 @@ struct Row<'a> {
     device: Option<Field<'a>>,
 }
 
-/// An address or a length: its number, the field as it stands, its column, and the bytes in its unit.
+/// An address or a length: its number, its field, its column, and the bytes in its unit.
 type Place<'a> = (u64, &'a [u8], u64, u64);
 
 impl Row<'_> {
-    /// The completion less the time that it took.
+    /// The completion less the duration `took`; `None` if one of them is missing.
     fn before_completion(&self, took: Moment) -> Option<i64> {
         self.times[Moment::Complete as usize]?.checked_sub(self.times[took as usize]?)
     }
@@ -131,7 +131,7 @@ impl Row<'_> {
         self.times[Moment::Start as usize].or_else(|| self.before_completion(Moment::Service))
     }
 
-    /// The arrival, or the earliest time that is known.
+    /// The arrival, or if it is missing, the earliest known time.
     fn arrival(&self, start: Option<i64>) -> Option<i64> {
         let stated =
             self.times[Moment::Arrival as usize].or_else(|| self.before_completion(Moment::Response));
@@ -183,7 +183,7 @@ impl Csv {
 }
 
 impl Csv {
-    /// The error for a time that cannot be; a completion may stand in the line as a duration.
+    /// The error for an impossible time; it names the column of the time, if the line has one.
     #[cold]
     fn refused(&self, line: &[u8], name: &str, problem: &str) -> Error {
         let mut fields = Fields::of(line, self.separator);
@@ -216,7 +216,7 @@ impl LineFormat for Csv {
             return Ok(());
         }
         let row = self.row(line).map_err(|error| match Fields::count(line, self.separator) {
-            // A wrong number of fields is the better explanation of a wrong value in one of them.
+            // If the number of fields is wrong too, this explains the wrong value better.
             Ok(count) if count != self.columns.len() => self.wrong_count(line),
             _ => error,
         })?;
@@ -296,12 +296,12 @@ fn signed_pid(field: &[u8], column: u64) -> Result<i32> {
     }
 }
 
-/// A name; an empty field is a missing one unless it was quoted.
+/// The id of a name; `None` for an empty field that is not quoted.
 #[inline]
 fn name(field: Option<Field>, last: &mut LastName, names: &mut Names) -> Result<Option<NameId>> {
     let Some(field) = field.filter(|field| !field.is_missing()) else { return Ok(None) };
     if field.is_escaped() {
-        // Not by its raw text, which without the quotes would be another name.
+        // Not with `last`, because the raw text of this name may be another name without quotes.
         Ok(Some(names.intern(&field.text())))
     } else {
         last.id(field.raw, names, |raw| Ok(text(raw))).map(Some)

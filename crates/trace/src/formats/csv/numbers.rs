@@ -1,4 +1,4 @@
-//! The numbers of a CSV: times in any unit, hexadecimal addresses, codes of operations.
+//! Parses the numbers of a CSV: times in any unit, hexadecimal addresses, codes of operations.
 
 use emmclab_base::{Error, Kind, Op, Result};
 
@@ -10,12 +10,12 @@ use crate::opcodes;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Scale {
     Decimal(TimeUnit),
-    /// So many seconds.
+    /// A unit of this many seconds.
     Seconds(u32),
 }
 
 impl Scale {
-    /// The unit that an ending of a column's name gives.
+    /// The unit with this suffix of column names; `None` if there is none.
     pub fn by_name(name: &str) -> Option<Self> {
         Some(match name {
             "ticks" => Scale::Decimal(TimeUnit::Ticks),
@@ -26,7 +26,7 @@ impl Scale {
         })
     }
 
-    /// A time, which here may be negative: a trace may begin before the zero of its clock.
+    /// Parses a time, which may be negative here, because a trace may begin before time 0 of its clock.
     pub fn time(self, field: &[u8], name: &str, column: u64) -> Result<i64> {
         match field {
             [b'-', digits @ ..] if digits.first().is_some_and(u8::is_ascii_digit) => {
@@ -46,7 +46,7 @@ impl Scale {
     }
 }
 
-/// The time of a number with an exponent, as `1.5e-05`; `None` for a field without one.
+/// Parses a time with an exponent, such as `1.5e-05`; `None` for a field without one.
 #[cold]
 fn in_powers_of_ten(field: &[u8], unit: TimeUnit, name: &str, column: u64) -> Option<Result<i64>> {
     const FARTHEST: u32 = 30;
@@ -66,7 +66,7 @@ fn in_powers_of_ten(field: &[u8], unit: TimeUnit, name: &str, column: u64) -> Op
     Some(decimal_time(&plain, unit, name, column))
 }
 
-/// A time in units of this many seconds, rounded to the nearest nanosecond.
+/// Parses a time in units of `seconds` seconds, rounded to the nearest nanosecond.
 fn long_time(field: &[u8], seconds: u32, name: &str, column: u64) -> Result<i64> {
     const PLACES: usize = 18;
     let bad = |problem| Error::new(Kind::Value, problem).of_field(name, column, field);
@@ -86,7 +86,7 @@ fn long_time(field: &[u8], seconds: u32, name: &str, column: u64) -> Result<i64>
     i64::try_from(ns).map_err(|_| bad("is beyond the year 2262"))
 }
 
-/// An unsigned number; hexadecimal after `0x`.
+/// Parses an unsigned number; hexadecimal after `0x`.
 #[inline]
 pub(super) fn number(field: &[u8], name: &str, column: u64) -> Result<u64> {
     match field {
@@ -102,7 +102,7 @@ pub(super) fn number(field: &[u8], name: &str, column: u64) -> Result<u64> {
     }
 }
 
-/// An unsigned number in hexadecimal, with `0x` before it or without.
+/// Parses an unsigned hexadecimal number, with or without `0x`.
 pub(super) fn hexadecimal(field: &[u8], name: &str, column: u64) -> Result<u64> {
     let digits = field.strip_prefix(b"0x").unwrap_or(field);
     let text = std::str::from_utf8(digits).ok().filter(|text| !text.starts_with('+'));
@@ -130,7 +130,7 @@ pub(super) enum Codes {
 }
 
 impl Codes {
-    /// The meaning of a column's name.
+    /// The kind of codes from a column's name; `None` for other names.
     pub fn by_name(name: &str) -> Option<Self> {
         Some(match name {
             "op" => Codes::Names,

@@ -1,8 +1,8 @@
-//! The `--columns` that a foreign heading calls for, where its names are usual ones.
+//! Suggests `--columns` for a foreign heading with usual names.
 
 use super::columns::is_name;
 
-/// A usual name of a column, in lower case and without its unit.
+/// The usual names of a column, in lower case and without unit.
 struct Alias {
     ours: &'static str,
     theirs: &'static [&'static str],
@@ -72,12 +72,12 @@ const UNITS: [(&str, &str); 10] = [
     ("_usec", "_us"),
 ];
 
-/// Our name for a column that is called so, without its unit.
+/// Our name for a column with this usual name, both without unit; `None` if it is unknown.
 fn alias<'a>(list: &'a [Alias], name: &str) -> Option<&'a str> {
     list.iter().find(|alias| alias.theirs.contains(&name)).map(|alias| alias.ours)
 }
 
-/// Our name of a column; `None` for one that says nothing of a request.
+/// Our name for a foreign column; `None` if it is not known.
 fn ours(name: &str) -> Option<String> {
     let name = name.trim_start_matches('#').to_ascii_lowercase();
     if is_name(&name) {
@@ -95,7 +95,7 @@ fn ours(name: &str) -> Option<String> {
     alias(&TIMES, &name).or_else(|| alias(&OTHERS, &name)).map(str::to_owned)
 }
 
-/// The hint for a heading whose names show when, where, how much and what.
+/// The hint for a heading, if its names contain a time, an address, a length and an operation.
 pub(super) fn hint<'a>(names: impl Iterator<Item = &'a str>) -> Option<String> {
     let mut columns: Vec<String> = Vec::new();
     for name in names {

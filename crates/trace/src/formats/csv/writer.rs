@@ -1,4 +1,4 @@
-//! Writing CSV.
+//! Writes CSV.
 
 use std::io::Write;
 
@@ -11,7 +11,8 @@ use crate::columns::Column;
 use crate::header::Header;
 use crate::sink::Sink;
 
-/// Writes all columns of requests under their names in the Parquet schema. Block notes, header and ledger have no place in CSV.
+/// Writes all columns of requests under their names in the Parquet schema. Block notes, header and ledger cannot be written to
+/// CSV.
 pub(super) fn create(file: AtomicFile, _header: &Header) -> Result<Box<dyn Sink>> {
     Ok(Box::new(Lines::new(file, Writer)))
 }
@@ -47,8 +48,8 @@ impl LineWriter for Writer {
     }
 }
 
-/// Writes the name of a process or device, quoted where it must be. A process may have a line break in its name, which no line of
-/// CSV that tools read line by line can hold: it is written as `\n` or `\r`.
+/// Writes the name of a process or device, in quotes if necessary. A line break in the name of a process is written as `\n` or
+/// `\r`, because some tools read CSV line by line.
 fn write_name(name: &str, out: &mut Vec<u8>) {
     let name = name.replace('\n', "\\n").replace('\r', "\\r");
     if name.is_empty() || name.starts_with(' ') || name.contains([',', '"']) {

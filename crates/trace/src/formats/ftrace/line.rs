@@ -1,4 +1,5 @@
-//! The parts of a line of an event, as the kernel's tracer, `trace-cmd report`, `perf script` and `perf trace` print it.
+//! Splits the line of an event into its parts, in the forms of the kernel's tracer, `trace-cmd report`, `perf script` and `perf
+//! trace`.
 //!
 //! | printed by | form |
 //! | --- | --- |
@@ -6,8 +7,8 @@
 //! | `perf script` | `NAME PID/TID [CPU] TIME: PERIOD SYSTEM:EVENT: ...`; without task, `[CPU]` and period, where so set |
 //! | `perf trace` | `MS (DURATION): NAME/TID SYSTEM:EVENT:...`; without duration and task, where there is one task |
 //!
-//! There are four to eight flags, by the kernel's configuration. A name is what the task made it: it may hold blanks,
-//! brackets, slashes and `#`, and is cut after 15 bytes. Mail programs put `> ` in front of quoted lines.
+//! There are four to eight flags, depending on the kernel's configuration. A task can choose its name, which may contain
+//! blanks, brackets, slashes and `#`, and is cut after 15 bytes. Mail programs put `> ` in front of quoted lines.
 
 use emmclab_base::{Error, Kind, Nanos, Result};
 use memchr::memmem;
@@ -15,7 +16,7 @@ use memchr::memmem;
 use super::super::text::{blank_separated, decimal_time, is_decimal, is_digits, pid};
 use super::super::time_unit::TimeUnit;
 
-/// Digits of the largest CPU number, and some more for padding.
+/// Maximum number of digits of a CPU number, including padding.
 const MOST_CPU_DIGITS: usize = 6;
 
 /// The parts of the line of an event.
@@ -27,7 +28,7 @@ pub(super) struct Line<'a> {
     pub event: &'a [u8],
     /// The text after the event's name.
     pub payload: &'a [u8],
-    /// Whether the line names a CPU, as few other texts do.
+    /// Whether the line names a CPU, which few other texts do.
     pub has_cpu: bool,
 }
 
@@ -41,8 +42,8 @@ impl<'a> Line<'a> {
         Self::without_cpu(line).or_else(|| Self::of_perf_trace(line))
     }
 
-    /// The first `[cpu]` counts that stands between blanks, with one word at most between it and a time: names hold
-    /// brackets too.
+    /// Splits a line with a CPU. The first `[cpu]` is used that is between blanks and has at most one word between it and a
+    /// time, because names may contain brackets too.
     #[inline]
     fn with_cpu(line: &'a [u8]) -> Option<Self> {
         memchr::memchr_iter(b'[', line).find_map(|open| {
@@ -68,7 +69,7 @@ impl<'a> Line<'a> {
         })
     }
 
-    /// `NAME PID TIME: SYSTEM:EVENT: ...`; without the task, where so set.
+    /// Splits `NAME PID TIME: SYSTEM:EVENT: ...`; options of perf can leave out the task.
     #[cold]
     fn without_cpu(line: &'a [u8]) -> Option<Self> {
         memmem::find_iter(line, b": ").find_map(|colon| {
@@ -93,7 +94,7 @@ impl<'a> Line<'a> {
         })
     }
 
-    /// `MS (DURATION): NAME/TID SYSTEM:EVENT:...`, or `SYSTEM:EVENT(...)` of newer versions.
+    /// Splits `MS (DURATION): NAME/TID SYSTEM:EVENT:...`, or `SYSTEM:EVENT(...)` of newer versions.
     #[cold]
     fn of_perf_trace(line: &'a [u8]) -> Option<Self> {
         let line = line.trim_ascii_start();
@@ -123,7 +124,7 @@ impl<'a> Line<'a> {
         }
     }
 
-    /// Whether this may be the beginning of a line that was broken: it holds a `[cpu]` between blanks, or ends in one.
+    /// Whether this may be the beginning of a broken line: it contains `[cpu]` between blanks, or ends with it.
     pub(super) fn may_begin(line: &[u8]) -> bool {
         blank_separated(line).any(|word| {
             word.strip_prefix(b"[").and_then(|word| word.strip_suffix(b"]")).is_some_and(is_digits)
@@ -140,13 +141,13 @@ impl<'a> Line<'a> {
         Ok(Nanos(time))
     }
 
-    /// Whether the times count from the beginning of the recording.
+    /// Whether times are relative to the beginning of the recording.
     pub(super) fn is_relative(&self) -> bool {
         self.unit == TimeUnit::Millis
     }
 
-    /// Name and id of the task; the name is empty if the kernel had forgotten it, and both are unknown where the line
-    /// names no task.
+    /// Name and id of the task. The name is empty if the kernel did not know it; without a task in the line, the name is empty
+    /// and the id is `None`.
     pub(super) fn task(&self) -> Result<(&'a [u8], Option<i32>)> {
         if self.task.is_empty() {
             return Ok((b"", None));
@@ -161,13 +162,13 @@ fn is_blank(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t')
 }
 
-/// Where `: ` begins. A search for one byte needs no preparation, unlike one for two.
+/// The offset of the first `: `. A search for one byte needs no preparation, unlike a search for two.
 #[inline]
 fn colon_and_blank(text: &[u8]) -> Option<usize> {
     memchr::memchr_iter(b':', text).find(|colon| text.get(colon + 1) == Some(&b' '))
 }
 
-/// Name of the event and the text after it, after a period where there is one.
+/// Name of the event and the text after it; skips a period (perf) before the name.
 #[inline]
 fn event_of(rest: &[u8]) -> (&[u8], &[u8]) {
     let mut rest = rest.trim_ascii_start();
@@ -188,12 +189,12 @@ fn event_of(rest: &[u8]) -> (&[u8], &[u8]) {
     (&event[system..], payload)
 }
 
-/// Whether this is what events are named by.
+/// Whether this can be the name of an event.
 fn is_name(event: &[u8]) -> bool {
     !event.is_empty() && event.iter().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'))
 }
 
-/// The name in `SYSTEM:EVENT:` or `SYSTEM:EVENT(`, and where the text after it begins.
+/// The name in `SYSTEM:EVENT:` or `SYSTEM:EVENT(`, and the offset of the text after it; `None` for other text.
 fn event_with_system(word: &[u8]) -> Option<(&[u8], usize)> {
     let system = memchr::memchr(b':', word)?;
     let event = &word[system + 1..];
@@ -201,7 +202,8 @@ fn event_with_system(word: &[u8]) -> Option<(&[u8], usize)> {
     (is_name(&word[..system]) && is_name(&event[..end])).then_some((&event[..end], system + end + 2))
 }
 
-/// The name and id before `[cpu]`: `NAME-PID`, also with a thread group `(TGID)`, or perf's `NAME PID`, `NAME PID/TID`.
+/// Splits the name and id before `[cpu]`: `NAME-PID`, also with a thread group `(TGID)`, or perf's `NAME PID` or `NAME
+/// PID/TID`.
 fn task_of(field: &[u8]) -> Result<(&[u8], i32)> {
     let bad = || Error::new(Kind::Syntax, "is not NAME-PID").of_field("task", 1, field);
     let field = match memchr::memrchr(b'(', field) {
@@ -218,7 +220,7 @@ fn task_of(field: &[u8]) -> Result<(&[u8], i32)> {
     Ok((field[..cut].trim_ascii(), pid(id, "task", 1)?))
 }
 
-/// `NAME/TID`.
+/// Splits `NAME/TID` of `perf trace`.
 fn task_of_perf_trace(field: &[u8]) -> Result<(&[u8], i32)> {
     let bad = || Error::new(Kind::Syntax, "is not NAME/TID").of_field("task", 1, field);
     let cut = memchr::memrchr(b'/', field).ok_or_else(bad)?;

@@ -1,10 +1,10 @@
 //! Block events of the kernel's tracer as text: `trace` and `trace_pipe` of tracefs, `trace-cmd report`, `perf script` and
-//! `perf trace` (Documentation/trace/ftrace.rst; the events' own `print fmt` in `events/block/*/format`), and what the
-//! tracer `blk` prints (`echo blk > current_tracer`).
+//! `perf trace` (Documentation/trace/ftrace.rst; the events' own `print fmt` in `events/block/*/format`), and the output of the
+//! tracer `blk` (`echo blk > current_tracer`).
 //!
-//! [`Line`] takes a line apart, [`Notice`] knows the lines between events. [`crate::Matcher`] brings the events together,
-//! those of the MMC and UFS drivers and of file systems too. Others are skipped and counted, events that the buffer lost
-//! are counted as lost, and so are call stacks, foreign lines, and lines that a mail program broke.
+//! [`Line`] splits the line of an event, and [`Notice`] recognises the lines between events. [`crate::Matcher`] combines the
+//! events, including those of the MMC and UFS drivers and of file systems. Other events are skipped and counted. Events that
+//! the buffer lost, call stacks, foreign lines, and lines that a mail program broke are counted too.
 
 mod line;
 mod named;
@@ -62,7 +62,7 @@ fn sniff(head: &[u8], _path: &Path) -> bool {
             }
             is_blk = true;
         } else if is_blk && blkparse::is_event(line) {
-            // The classic form of this tracer is that of blkparse.
+            // The classic form of this tracer is the form of blkparse, which has its own reader.
             return false;
         } else if Line::of(line).is_some_and(|line| is_certain(&line)) {
             return true;
@@ -71,7 +71,7 @@ fn sniff(head: &[u8], _path: &Path) -> bool {
     is_blk
 }
 
-/// Whether a line is an event beyond doubt.
+/// Whether a line is certainly an event.
 fn is_certain(line: &Line) -> bool {
     let is_known = || !matches!(Meaning::of(line.event), Meaning::Other);
     let is_action_of_blk = || blank_separated(line.payload).nth(1).is_some_and(is_action);
@@ -90,7 +90,7 @@ fn open(input: Input, options: &ReadOptions) -> Result<Box<dyn Source>> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Meaning {
     Block(EventKind),
-    /// `block_io_start` and `block_io_done`, which account a request.
+    /// `block_io_start` and `block_io_done`, which mark the accounting of a request.
     Accounted(EventKind),
     Beside(KernelEvent),
     Other,
@@ -110,7 +110,7 @@ impl Meaning {
     }
 }
 
-/// The tracer's text, in a file of its own or in one of `format`.
+/// Reads the tracer's text, in a file of its own or in one of another `format`.
 pub(super) struct Ftrace {
     format: &'static str,
     matcher: Matcher,
@@ -118,15 +118,16 @@ pub(super) struct Ftrace {
     device: LastName,
     events: NameCounts<Meaning>,
     tracer: Option<String>,
-    /// Whether times count from the beginning of the recording.
+    /// Whether times are relative to the beginning of the recording.
     is_relative: bool,
-    /// Events that were overwritten by the heading, and those lost by the lines between events: the same ones.
+    /// Number of overwritten events from the heading, and of lost events from the lines between events. Both count the same
+    /// events.
     overwritten: u64,
     lost: u64,
     activity: Option<String>,
 }
 
-/// `major,minor` after a check, as it stands.
+/// Checks that a field is `major,minor`, and returns its text.
 pub(super) fn device_name(field: &[u8], column: u64) -> Result<Cow<'_, str>> {
     let mut parts = field.split(|byte| *byte == b',');
     match (parts.next(), parts.next(), parts.next()) {
@@ -135,7 +136,7 @@ pub(super) fn device_name(field: &[u8], column: u64) -> Result<Cow<'_, str>> {
     }
 }
 
-/// `sector + sectors`, or `sector / new sector` of a split, from the fields that follow the operation.
+/// Parses `sector + sectors`, or `sector / new sector` of a split, from the fields after the operation.
 pub(super) fn range<'a>(
     fields: &mut impl Iterator<Item = &'a [u8]>,
     kind: EventKind,
@@ -169,7 +170,7 @@ fn payload_of(payload: &[u8]) -> &[u8] {
     rest
 }
 
-/// The range of a request event, which stands after `(command)` or `bytes (command)`.
+/// The range of a request event, which is after `(command)` or `bytes (command)`.
 fn after_command(rest: &[u8]) -> &[u8] {
     let digits = rest.iter().position(|byte| !byte.is_ascii_digit()).unwrap_or(rest.len());
     let command = rest[digits..].trim_ascii_start();
@@ -179,7 +180,7 @@ fn after_command(rest: &[u8]) -> &[u8] {
     }
 }
 
-/// Whether a completion ends in an error: `[-5]`, `[5]` in kernels before 4.15.
+/// Whether a completion ends with an error: `[-5]`, or `[5]` in kernels before 4.15.
 pub(super) fn is_failed(payload: &[u8]) -> bool {
     let payload = payload.trim_ascii_end();
     let code = payload.strip_suffix(b"]").and_then(|rest| Some(&rest[memchr::memrchr(b'[', rest)? + 1..]));
@@ -205,8 +206,8 @@ impl Ftrace {
         }
     }
 
-    /// Takes an event of the block layer, which `block_io_start` or `block_io_done` accounted; false if the line seems to
-    /// be a part of one.
+    /// Reads an event of the block layer; false if the line seems to be a part of one. `accounted` is true for `block_io_start`
+    /// and `block_io_done`.
     fn block(
         &mut self,
         kind: EventKind,
@@ -230,7 +231,7 @@ impl Ftrace {
             Letters::Request(operation) => operation,
             Letters::Zone(command) => return Ok(self.zone(command, kind, context)),
         };
-        // Request events put `bytes (command)` or `(command)` before the range.
+        // Request events have `bytes (command)` or `(command)` before the range.
         let range_text = after_command(payload_of(line.payload));
         let (sector, sectors, kind) = range(&mut blank_separated(range_text), kind)?;
         let is_part =
@@ -244,8 +245,8 @@ impl Ftrace {
         Ok(true)
     }
 
-    /// Takes a line of the tracer `blk`: `MAJOR,MINOR ACTION RWBS SECTOR + SECTORS [PROCESS]`; false if it seems to be a
-    /// part of one.
+    /// Reads a line of the tracer `blk`: `MAJOR,MINOR ACTION RWBS SECTOR + SECTORS [PROCESS]`; false if it seems to be a part
+    /// of one.
     fn blk(&mut self, line: &Line, context: &mut Context, out: &mut Vec<Request>) -> Result<bool> {
         let text = rest_after(line.payload, 1);
         let step = Step::read(text, 0)?;
@@ -271,7 +272,7 @@ impl Ftrace {
         Ok(true)
     }
 
-    /// Takes a step of a command to a zone, which is no request; true, as its line is whole.
+    /// Counts a step of a command to a zone, which is not a request. Returns true, because its line is whole.
     fn zone(&mut self, command: ZoneCommand, kind: EventKind, context: &mut Context) -> bool {
         self.matcher.zone(command, kind);
         context.skip();
@@ -289,7 +290,7 @@ impl Ftrace {
         Ok(device)
     }
 
-    /// Gives a step of a request to the matcher.
+    /// Passes a step of a request to the matcher.
     #[inline]
     fn action(
         &mut self,
@@ -320,7 +321,7 @@ impl Ftrace {
         Ok(())
     }
 
-    /// Takes an event beside those of the block layer; false if the line seems to be a part of one.
+    /// Reads an event of a driver or file system; false if the line seems to be a part of one.
     fn beside(
         &mut self,
         event: KernelEvent,
@@ -341,13 +342,13 @@ impl Ftrace {
                 self.matcher.learn_task(id, name);
                 self.matcher.file_system(time, &event, &dev_t_label(event.device), None);
             }
-            // Of a vendor's kernel, with other fields.
+            // The event is of a vendor's kernel, with other fields.
             None => context.skip(),
         }
         Ok(true)
     }
 
-    /// Takes an event that is of no use for requests; false if its name seems to be cut.
+    /// Counts an event that is not used; false if its name seems to be cut.
     fn other(&mut self, line: &Line, context: &mut Context) -> Result<bool> {
         if context.joining {
             return Err(
@@ -372,7 +373,7 @@ impl Ftrace {
         context.ledger.lost = self.lost.max(self.overwritten);
     }
 
-    /// Takes a line that is no event.
+    /// Reads a line that is not an event.
     #[cold]
     fn notice(&mut self, line: &[u8], context: &mut Context) -> Result<()> {
         let notice = Notice::of(line);
@@ -403,7 +404,7 @@ impl Ftrace {
     }
 }
 
-/// Whether a name that reading knows begins so, and goes on.
+/// Whether this is the beginning of the name of an event that is used.
 fn is_cut_name(event: &[u8]) -> bool {
     let mut known = KernelEvent::ALL.iter().filter_map(|(path, _)| path.rsplit('/').next());
     !event.is_empty()

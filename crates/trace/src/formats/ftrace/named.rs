@@ -1,5 +1,5 @@
-//! Block events as newer versions of `perf trace` print them, with the kernel's own names of fields: `dev: 8388608,
-//! sector: 2048, nr_sector: 8, bytes: 4096, rwbs: "W", comm: "dd", cmd: ""` (`include/trace/events/block.h`).
+//! Block events in the form of newer versions of `perf trace`, with the kernel's own names of fields: `dev: 8388608, sector:
+//! 2048, nr_sector: 8, bytes: 4096, rwbs: "W", comm: "dd", cmd: ""` (`include/trace/events/block.h`).
 
 use emmclab_base::{Error, Kind, Result};
 

@@ -1,23 +1,23 @@
-//! Lines of a recording that are no events: headings, losses, call stacks, and what came from elsewhere.
+//! Recognises lines of a recording that are not events: headings, losses, call stacks, and foreign lines.
 
 use super::super::text::{blank_separated, is_digits, unsigned};
 
-/// The meaning of a line that is no event.
+/// The meaning of a line that is not an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Notice<'a> {
-    /// A heading, or a remark of the recorder that changes nothing.
+    /// A heading, or a message of the recorder without effect.
     Heading,
     /// The tracer that wrote what follows.
     Tracer(&'a [u8]),
-    /// So many events were overwritten in the buffer, by its heading.
+    /// The heading states that this many events were overwritten in the buffer.
     Overwritten(u64),
-    /// So many events were lost here; 1 where the number is unknown.
+    /// This many events were lost here; 1 if the number is unknown.
     Lost(u64),
     /// A line of a call stack.
     Stack,
-    /// The line holds an event of the block layer, but not in a form that can be read.
+    /// The line contains an event of the block layer, but not in a readable form.
     Damaged,
-    /// Not of the recording.
+    /// A line that is not of the recording.
     Foreign,
 }
 
@@ -47,7 +47,7 @@ impl<'a> Notice<'a> {
     }
 }
 
-/// `# tracer: NAME`, `# entries-in-buffer/entries-written: HELD/WRITTEN   #P:8`, or any other.
+/// Reads the heading `# tracer: NAME`, `# entries-in-buffer/entries-written: HELD/WRITTEN   #P:8`, or any other.
 fn heading(text: &[u8]) -> Notice<'_> {
     let end = text.iter().position(|byte| *byte != b'#').unwrap_or(text.len());
     let words = text[end..].trim_ascii();
@@ -68,7 +68,8 @@ fn heading(text: &[u8]) -> Notice<'_> {
     }
 }
 
-/// `=> FUNCTION`, of the tracer; `ADDRESS FUNCTION+OFFSET (OBJECT)`, with or without its first and last part, of perf.
+/// Whether a line is of a call stack: `=> FUNCTION` of the tracer, or `ADDRESS FUNCTION+OFFSET (OBJECT)` of perf, with or
+/// without its first and last part.
 fn is_stack(line: &[u8], text: &[u8]) -> bool {
     if text.starts_with(b"=> ") || text == b"=>" || text == b"<stack trace>" || text == b"<stack trace >" {
         return true;
@@ -87,8 +88,9 @@ fn is_stack(line: &[u8], text: &[u8]) -> bool {
         || names_object && count == 2
 }
 
-/// `CPU:3 [LOST 17 EVENTS]`, `CPU 3: [LOST EVENTS]`, `CPU:3 [17 EVENTS DROPPED]`, `LOST 17 events!`,
-/// `Processed 900 events and lost 5 chunks!`, `You have 5 dropped events`.
+/// The number of lost events, 1 if it is not stated; `None` for other lines. Forms: `CPU:3 [LOST 17 EVENTS]`, `CPU 3: [LOST
+/// EVENTS]`, `CPU:3 [17 EVENTS DROPPED]`, `LOST 17 events!`, `Processed 900 events and lost 5 chunks!`, `You have 5 dropped
+/// events`.
 fn lost(text: &[u8]) -> Option<u64> {
     const WORDS: usize = 12;
     let is_between = |byte: &u8| matches!(byte, b' ' | b'\t' | b'[' | b']' | b'!' | b'.' | b',');
@@ -104,7 +106,7 @@ fn lost(text: &[u8]) -> Option<u64> {
             }
         } else if is(&["events", "event", "samples", "chunks", "records"]) {
             things = true;
-            // The number of `900 events and lost 5 chunks` that counts is the one after `lost`.
+            // In `900 events and lost 5 chunks`, the number after `lost` is used.
             if is_digits(before) {
                 count = unsigned(before, "lost", 0).ok();
             }
@@ -116,7 +118,7 @@ fn lost(text: &[u8]) -> Option<u64> {
     (lost && things).then(|| count.unwrap_or(1))
 }
 
-/// Whether the line holds `block_NAME: MAJOR,MINOR`.
+/// Whether the line contains `block_NAME: MAJOR,MINOR`.
 fn holds_block_event(text: &[u8]) -> bool {
     memchr::memmem::find_iter(text, b"block_").any(|at| {
         let Some(colon) = memchr::memchr(b':', &text[at..]) else { return false };

@@ -1,12 +1,12 @@
-//! Clocks of a Perfetto trace. Ftrace events are on the boot clock; kernels before 4.10 have none, and their bundles say
-//! which other clock they are on and how it stood to the boot clock. Source: `ftrace_event_bundle.proto`,
+//! Clocks of a Perfetto trace. Ftrace events are on the boot clock. Kernels before 4.10 do not have it for ftrace; their
+//! bundles state the clock that is used, and a reading of both clocks. Source: `ftrace_event_bundle.proto`,
 //! `clock_snapshot.proto` of Perfetto.
 
 use emmclab_base::{Error, Kind, Nanos, Result};
 
 use super::wire::Fields;
 
-/// `FtraceClock`: no word means the boot clock.
+/// `FtraceClock`: without a value it is the boot clock.
 const BOOT: u64 = 0;
 const MONO_RAW: u64 = 4;
 /// `BuiltinClock`.
@@ -14,20 +14,20 @@ const SNAPSHOT_REALTIME: u64 = 1;
 const SNAPSHOT_MONO_RAW: u64 = 5;
 const SNAPSHOT_BOOT: u64 = 6;
 
-/// Brings the times of all bundles to the boot clock. Each clock is shifted by one amount throughout: readings of two
-/// clocks are never taken at the same moment, and a shift that moved between bundles would change response times.
+/// Converts the times of all bundles to the boot clock. The shift of a clock stays the same for the whole trace: two clocks are
+/// never read at exactly the same time, and a shift that differs between bundles would change response times.
 #[derive(Debug, Default)]
 pub(super) struct Clocks {
-    /// Boot minus ftrace, of clocks other than boot.
+    /// Boot clock minus the clock of ftrace, if that is not the boot clock.
     shift: Option<i64>,
-    /// Boot minus raw monotonic.
+    /// Boot clock minus raw monotonic clock.
     raw_shift: Option<i64>,
     /// Unix time at time 0 of the boot clock.
     boot_at: Option<i64>,
 }
 
 impl Clocks {
-    /// Takes a `ClockSnapshot`; the first of a trace counts.
+    /// Reads a `ClockSnapshot`; only the first of a trace is used.
     pub(super) fn snapshot(&mut self, message: &[u8]) -> Result<()> {
         let (mut real, mut raw, mut boot) = (None, None, None);
         for field in Fields::of(message) {
@@ -53,7 +53,8 @@ impl Clocks {
         Ok(())
     }
 
-    /// The shift of the times of a bundle on this clock, which stood at `ftrace` when boot stood at `boot`.
+    /// The shift for the times of a bundle on this clock, in nanoseconds; `ftrace` and `boot` are readings of this clock and of
+    /// the boot clock at the same time.
     pub(super) fn shift(&mut self, clock: u64, ftrace: Option<i64>, boot: Option<i64>) -> i64 {
         if clock == BOOT {
             return 0;
@@ -64,13 +65,13 @@ impl Clocks {
         self.shift.unwrap_or(0)
     }
 
-    /// Unix time at time 0, where the trace contains it.
+    /// Unix time at time 0, if the trace contains it.
     pub(super) fn unix_at_zero(&self) -> Option<Nanos> {
         self.boot_at.map(Nanos)
     }
 }
 
-/// A time of an event, moved by `shift`.
+/// The time of an event, shifted by `shift`.
 #[inline]
 pub(super) fn moved(time: u64, shift: i64) -> Result<u64> {
     let moved = i64::try_from(time)

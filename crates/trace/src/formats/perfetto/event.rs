@@ -1,8 +1,8 @@
-//! Ftrace events of a Perfetto trace: which fields hold what. Source: `protos/perfetto/trace/ftrace/*.proto` of Perfetto
-//! (`FtraceEvent`, `Block*FtraceEvent`, `GenericFtraceEvent`, `GenericEventDescriptor`).
+//! Decodes the ftrace events of a Perfetto trace. Source: `protos/perfetto/trace/ftrace/*.proto` of Perfetto (`FtraceEvent`,
+//! `Block*FtraceEvent`, `GenericFtraceEvent`, `GenericEventDescriptor`).
 //!
-//! Events that Perfetto knows have messages of their own. Others (`mmc_request_start`, `block_rq_merge`) come with the
-//! names of their fields, in each event or, since Perfetto 50, in a description that stands before them.
+//! Events that Perfetto knows have their own messages. Other events (`mmc_request_start`, `block_rq_merge`) state the names of
+//! their fields, in each event or, since Perfetto 50, in a description before them.
 
 use std::collections::HashMap;
 
@@ -23,7 +23,7 @@ use crate::pairing::EventKind;
 use crate::tally::{NameCounts, Tally};
 use crate::zones::ZoneCommand;
 
-/// The events that are of use.
+/// The events that are used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kernel {
     Block(EventKind),
@@ -45,14 +45,14 @@ impl Kernel {
     }
 }
 
-/// Field numbers of an event.
+/// The event of a message, and its field numbers.
 #[derive(Clone, Debug)]
 struct Layout {
     event: Kernel,
     fields: Vec<(u32, Slot)>,
 }
 
-/// Numbers of fields in the message of an event, and what they hold.
+/// The numbers of fields in the message of an event, with their meanings.
 type Slots = &'static [(u32, Slot)];
 
 const SHORT: Slots = &[(1, Device), (2, Sector), (3, Sectors), (4, Letters), (5, Task)];
@@ -71,7 +71,7 @@ const UFS: Slots =
     &[(1, Host), (4, Lba), (5, Opcode), (6, Word), (7, Tag), (8, Bytes), (9, Group), (10, Step)];
 const SCSI: Slots = &[(1, HostNumber), (2, Channel), (3, Target), (4, Unit), (6, Opcode), (12, Tag)];
 
-/// The events with a message of their own: number of the field in `FtraceEvent`, event, fields.
+/// The events with their own message: number of the field in `FtraceEvent`, event, fields.
 const KNOWN: [(u32, Kernel, Slots); 18] = [
     (43, Kernel::Beside(KernelEvent::SyncBegin("ext4")), SYNC),
     (44, Kernel::Beside(KernelEvent::SyncEnd("ext4")), EXT4_END),
@@ -101,16 +101,16 @@ const GENERIC: u32 = 327;
 const SWITCH_TIMES: u32 = 1;
 const WAKING_TIMES: u32 = 7;
 
-/// More descriptions than a kernel has events are nonsense.
+/// Maximum number of descriptions; a kernel has fewer events.
 const MOST_DESCRIBED: usize = 1 << 14;
-/// Names of events are shorter.
+/// Maximum length of the name of an event.
 const LONGEST_NAME: usize = 64;
 
-/// An event of use.
+/// A decoded event that is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Found {
     pub(super) pid: i32,
-    /// Name of the task, filled with zeros; empty if the event has none.
+    /// Name of the task, padded with zeros; empty if the event has none.
     pub(super) task: [u8; 16],
     pub(super) what: What,
 }
@@ -124,7 +124,7 @@ pub(super) enum What {
     Beside(DecodedEvent),
 }
 
-/// An event of the block layer.
+/// A decoded event of the block layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Block {
     pub(super) kind: EventKind,
@@ -143,14 +143,14 @@ pub(super) struct Block {
 pub(super) enum Seen {
     /// An event at this time on the clock of its bundle.
     Event(u64, Found),
-    /// An event that is of no use here.
+    /// An event that is not used.
     Other,
 }
 
-/// Fields below this number are Perfetto's own events.
+/// Fields below this number are events with their own message.
 const OWN_FIELDS: usize = 1 << 10;
 
-/// An event that Perfetto does not know, as the trace describes it.
+/// An event without its own message, which the trace describes.
 #[derive(Debug)]
 struct Described {
     name: String,
@@ -161,14 +161,14 @@ struct Described {
 /// Decodes events, and counts all of them by name.
 #[derive(Debug)]
 pub(super) struct Decoder {
-    /// By number of the field in `FtraceEvent`, for Perfetto's own events.
+    /// Layouts of the events with their own message, by number of the field in `FtraceEvent`.
     own: Vec<Option<Layout>>,
     own_counts: Vec<u64>,
-    /// As described in the trace.
+    /// Events that the trace describes, by number of the field.
     described: HashMap<u32, Described>,
-    /// Events that name their fields themselves.
+    /// Counts of the events that state the names of their fields.
     generic: NameCounts<Option<Kernel>>,
-    /// Switches and wakings of the scheduler that were packed together.
+    /// Number of switches and wakings of the scheduler in `CompactSched`.
     switches: u64,
     wakings: u64,
 }
@@ -190,7 +190,7 @@ impl Default for Decoder {
     }
 }
 
-/// Notes the value of a field.
+/// Stores the value of a field.
 #[inline]
 fn set<'a>(values: &mut Values<'a>, slot: Slot, value: Value<'a>) {
     if slot.is_text() {
@@ -202,7 +202,7 @@ fn set<'a>(values: &mut Values<'a>, slot: Slot, value: Value<'a>) {
     }
 }
 
-/// The event; `None` for commands that pass through the block layer, and where fields are missing.
+/// The event from its values; `None` for passthrough commands, and if fields are missing or wrong.
 fn found(values: &Values, event: Kernel, pid: i32) -> Option<Found> {
     let what = match event {
         Kernel::Block(kind) | Kernel::Accounted(kind) => {
@@ -242,8 +242,8 @@ fn dev_t(device: u64) -> u32 {
 }
 
 impl Decoder {
-    /// Takes the description of an event that Perfetto does not know (`GenericEventDescriptor`): a field of `FtraceEvent`
-    /// and the message in it, as `google.protobuf.DescriptorProto` says it.
+    /// Reads the description of an event without its own message (`GenericEventDescriptor`): the number of the field in
+    /// `FtraceEvent`, and its message as a `google.protobuf.DescriptorProto`.
     pub(super) fn describe(&mut self, description: &[u8]) -> Result<()> {
         let (mut number, mut message) = (0, &[][..]);
         for field in Fields::of(description) {
@@ -274,7 +274,7 @@ impl Decoder {
         Ok(())
     }
 
-    /// Counts an event in this field and gives its layout.
+    /// Counts an event in the field `number`, and returns its layout; `None` if it is not used.
     #[inline]
     fn layout(&mut self, number: u32) -> Option<&Layout> {
         if let Some(count) = self.own_counts.get_mut(number as usize) {
@@ -294,7 +294,7 @@ impl Decoder {
             match field? {
                 (TIMESTAMP, value) => time = value.number(),
                 (PID, value) => pid = value.number() as i32,
-                // Events are messages; what all have in common are numbers.
+                // Events are messages; the common fields are numbers.
                 (number, Value::Bytes(bytes)) => content = Some((number, bytes)),
                 _ => {}
             }
@@ -319,7 +319,7 @@ impl Decoder {
         Ok(found(&values, event, pid).map_or(Seen::Other, |found| Seen::Event(time, found)))
     }
 
-    /// Reads a `GenericFtraceEvent`, which names its fields; `None` if it is of no use.
+    /// Reads a `GenericFtraceEvent`, which names its fields; `None` if it is not used.
     fn generic_event<'a>(&mut self, message: &'a [u8], values: &mut Values<'a>) -> Result<Option<Kernel>> {
         let mut event = None;
         for field in Fields::of(message) {
@@ -345,7 +345,7 @@ impl Decoder {
         Ok(event)
     }
 
-    /// Counts the events of a `CompactSched`, which holds a number for each, and returns their number.
+    /// Counts the events of a `CompactSched`, which has a time for each, and returns their number.
     pub(super) fn compact(&mut self, message: &[u8]) -> Result<u64> {
         let before = self.switches + self.wakings;
         for field in Fields::of(message) {
@@ -358,7 +358,7 @@ impl Decoder {
         Ok(self.switches + self.wakings - before)
     }
 
-    /// All events by name.
+    /// The counts of all events by name.
     pub(super) fn tally(&self) -> Tally {
         let own = (0..).zip(&self.own_counts).filter(|(_, count)| **count > 0);
         let own = own.map(|(number, count)| match name_of(number) {
@@ -372,7 +372,7 @@ impl Decoder {
     }
 }
 
-/// Numbers in a packed field: the last byte of each has its highest bit clear.
+/// Counts the numbers in a packed field: in the last byte of each, the highest bit is 0.
 fn packed_numbers(bytes: &[u8]) -> u64 {
     bytes.iter().map(|byte| u64::from(*byte < 0x80)).sum()
 }

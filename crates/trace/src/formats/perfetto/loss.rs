@@ -1,4 +1,4 @@
-//! Losses by the kernel or Perfetto on the way. Source: `ftrace_event_bundle.proto` (`lost_events`) and
+//! Counts the events and packets that the kernel or Perfetto lost. Source: `ftrace_event_bundle.proto` (`lost_events`) and
 //! `ftrace_stats.proto` of Perfetto.
 
 use std::collections::BTreeMap;
@@ -8,7 +8,7 @@ use emmclab_base::Result;
 
 use super::wire::Fields;
 
-/// Machines have fewer CPUs; what is beyond is counted together.
+/// Maximum number of a CPU; larger numbers are counted together.
 const MOST_CPUS: u64 = 1 << 13;
 /// `FtraceStats.Phase`.
 const START: u64 = 1;
@@ -16,18 +16,18 @@ const END: u64 = 2;
 
 #[derive(Debug, Default)]
 struct Cpu {
-    /// Bundles before which an unknown number was lost.
+    /// Number of bundles before which an unknown number of events was lost.
     bundles: u64,
-    /// The kernel's counters at the start and at the end.
+    /// The kernel's counters of lost events at the start and at the end.
     start: u64,
     end: u64,
 }
 
-/// Losses by CPU.
+/// Lost events by CPU, and dropped packets.
 #[derive(Debug, Default)]
 pub(super) struct Losses {
     cpus: BTreeMap<u64, Cpu>,
-    /// Packets that Perfetto itself dropped.
+    /// Number of times that Perfetto dropped packets.
     packets: u64,
 }
 
@@ -46,7 +46,7 @@ impl Losses {
         self.packets += 1;
     }
 
-    /// Takes an `FtraceStats`.
+    /// Reads an `FtraceStats`.
     pub(super) fn statistics(&mut self, message: &[u8]) -> Result<()> {
         let mut phase = 0;
         for field in Fields::of(message) {
@@ -75,12 +75,12 @@ impl Losses {
         Ok(())
     }
 
-    /// Events lost; of an unknown number at least one.
+    /// Number of lost events and dropped packets; an unknown number counts as one.
     pub(super) fn total(&self) -> u64 {
         self.cpus.values().map(Cpu::lost).fold(self.packets, u64::saturating_add)
     }
 
-    /// The losses by place, for people.
+    /// The losses by CPU, as text; `None` if there are none.
     pub(super) fn note(&self) -> Option<String> {
         let mut out = String::new();
         for (number, cpu) in self.cpus.iter().filter(|(_, cpu)| cpu.lost() > 0) {

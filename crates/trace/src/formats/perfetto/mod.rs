@@ -1,11 +1,11 @@
 //! Perfetto traces (`.perfetto-trace`, `.pftrace`): block events of the kernel's tracer in protobuf packets. Source:
-//! `protos/perfetto/trace/trace.proto` and those that it names, in Perfetto's repository.
+//! `protos/perfetto/trace/trace.proto` and the files that it imports, in Perfetto's repository.
 //!
-//! A file is a row of packets, some of them compressed together. Bundles of ftrace events come from one CPU each, in
-//! order within a CPU; they are merged by time here, in a window, and [`Matcher`] brings the events together. Names of
-//! processes come from the process tree where the trace has one. Everything else in a trace is passed over.
+//! A file is a sequence of packets, some of them compressed together. Each bundle of ftrace events is of one CPU, and the
+//! events of a CPU are in order. They are merged by time in a window, and [`Matcher`] combines them into requests. Names of
+//! processes are from the process tree if the trace has one. All other content of a trace is skipped.
 //!
-//! Output is a picture for the UI and not a recording: it cannot be read back.
+//! A written file only shows the requests in the UI. It is not a recording, and cannot be read again.
 
 mod clock;
 mod event;
@@ -58,8 +58,8 @@ pub(super) static FORMAT: Format = Format {
     writes: Some((write::HOLDS, write::create)),
 };
 
-/// Events between two rounds of the merge. What a CPU has buffered when it is read must not be further apart from
-/// the others: this is seconds of a fast device, and minutes of a phone.
+/// Number of events between two rounds of the merge. The buffers of two CPUs must not be further apart in the file than this,
+/// which is seconds of a fast device, and minutes of a phone.
 const WINDOW: usize = 1 << 17;
 
 /// Fields of `TracePacket`.
@@ -89,7 +89,7 @@ mod bundle {
     pub(super) const GENERIC_DESCRIPTION: u32 = 11;
 }
 
-/// Whether the file begins with packets: all fields of the first ones must hold together, and one be known.
+/// Whether the file begins with packets: all fields of the first packets must be valid, and one of them known.
 fn looks_like(head: &[u8]) -> bool {
     const FIRST: usize = 8;
     let is_known = |number: u32| {
@@ -105,7 +105,7 @@ fn looks_like(head: &[u8]) -> bool {
         match next_packet(&mut input, &mut content) {
             Ok(true) => {}
             Ok(false) => return false,
-            // A packet may be larger than what is at hand of the file: its first field must suffice.
+            // The first packet may be larger than `head`: then its first field decides.
             Err(error) => {
                 let key = content.first().map(|key| (u32::from(key >> 3), key & 7));
                 let recognised = key.is_some_and(|(number, kind)| is_known(number) && matches!(kind, 0 | 2));
@@ -155,7 +155,7 @@ impl Perfetto {
         let read = next_packet(&mut self.input, &mut self.content);
         let more = match read {
             Ok(more) => more,
-            // What is after a damaged length cannot be found.
+            // Nothing can be found after a damaged length.
             Err(_) if self.lenient => {
                 self.events.ledger.skipped += 1;
                 false
@@ -172,7 +172,7 @@ impl Perfetto {
     }
 }
 
-/// The consumer of the packets.
+/// Handles the packets.
 #[derive(Default)]
 struct Events {
     decoder: Decoder,
@@ -180,29 +180,29 @@ struct Events {
     losses: Losses,
     tree: Processes,
     merge: Merge<Found>,
-    /// Events pushed since the last round, and how many make one.
+    /// Events pushed since the last round, and the number after which the next one is due.
     pushed: usize,
     window: usize,
-    /// Latest time that was given on.
+    /// Latest time of the events that were passed to the matcher.
     given: u64,
     matcher: Matcher,
     ledger: Ledger,
     processes: Names,
     devices: Names,
     last_disk: Option<(u32, NameId)>,
-    /// Whether any packet with events came before.
+    /// Whether there was a packet with events before.
     begun: bool,
     /// Whether there are slices, instants or counters.
     has_tracks: bool,
-    /// For packets within packets.
+    /// Buffer for packets within packets.
     inner: Vec<u8>,
     made: u64,
-    /// The activity beside the requests, at the end.
+    /// The activity beside the requests; known at the end.
     activity: Option<String>,
 }
 
 impl Events {
-    /// Takes a `TracePacket`; one that holds others only where `may_hold` is set.
+    /// Handles a `TracePacket`; it may contain compressed packets only if `may_hold`.
     fn packet(&mut self, content: &[u8], may_hold: bool, out: &mut Vec<Request>) -> Result<()> {
         let (mut has_events, mut dropped) = (false, false);
         for field in Fields::of(content) {
@@ -222,7 +222,7 @@ impl Events {
             }
         }
         if has_events {
-            // The first packet of a sequence carries the mark as well.
+            // The first packet of a sequence has the mark too, without a loss.
             if dropped && self.begun {
                 self.losses.packet();
             }
@@ -231,7 +231,7 @@ impl Events {
         Ok(())
     }
 
-    /// Takes packets that were compressed together.
+    /// Handles packets that are compressed together.
     fn packets_within(&mut self, packed: &[u8], out: &mut Vec<Request>) -> Result<()> {
         let mut input = io::BufReader::new(flate2::read::ZlibDecoder::new(packed));
         let mut inner = std::mem::take(&mut self.inner);
@@ -249,10 +249,10 @@ impl Events {
         result
     }
 
-    /// Takes an `FtraceEventBundle`.
+    /// Handles an `FtraceEventBundle`.
     fn bundle(&mut self, message: &[u8], out: &mut Vec<Request>) -> Result<()> {
         let (mut cpu, mut clock, mut ftrace, mut boot, mut lost) = (0, 0, None, None, false);
-        // What is said of all its events may stand after them.
+        // Fields that apply to all events may be after them.
         for field in Fields::of(message) {
             let (number, value) = field?;
             match number {
@@ -292,7 +292,7 @@ impl Events {
         Ok(())
     }
 
-    /// A time that is not before what was given on already.
+    /// Checks that a time is not before the events that were passed on already.
     #[inline]
     fn in_window(&self, time: u64) -> Result<u64> {
         if time >= self.given {

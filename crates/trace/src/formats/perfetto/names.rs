@@ -1,7 +1,7 @@
-//! Names of the events that Perfetto has messages of their own for, by the numbers of their fields in `FtraceEvent`. Source:
+//! Names of the events that have their own message in Perfetto, by the numbers of their fields in `FtraceEvent`. Source:
 //! `protos/perfetto/trace/ftrace/ftrace_event.proto` of Perfetto.
 
-/// Runs of numbers without a gap: the first, and the names separated by blanks.
+/// Ranges of numbers without a gap: the first number, and the names separated by blanks.
 const RUNS: &[(u32, &str)] = &[
     (3, "print sched_switch"),
     (

@@ -1,4 +1,4 @@
-//! The row of packets that a file is.
+//! Reads the packets of a file.
 
 use std::io::{self, Read};
 
@@ -6,7 +6,7 @@ use emmclab_base::{Error, Kind, Result};
 
 /// `Trace.packet`: the key of a field with a length.
 const PACKET: u8 = 1 << 3 | 2;
-/// Packets have some hundred KB at most; a length beyond this means that the file is damaged.
+/// Maximum size of a packet in bytes. Packets have at most some hundred KB; a larger length means that the file is damaged.
 const LARGEST_PACKET: u64 = 1 << 28;
 
 /// The next key of a trace and the length after it; `None` at the end.
@@ -27,7 +27,7 @@ fn key_and_length(input: &mut impl Read) -> io::Result<Option<(u8, u64)>> {
     Ok(Some((key, u64::MAX)))
 }
 
-/// Reads the next packet into `content`; false at the end. No more memory is taken than there are bytes.
+/// Reads the next packet into `content`; false at the end. Never allocates more memory than there are bytes.
 pub(super) fn next_packet(input: &mut impl Read, content: &mut Vec<u8>) -> Result<bool> {
     let cut = |error: io::Error| match error.kind() {
         io::ErrorKind::UnexpectedEof => {
@@ -52,7 +52,7 @@ pub(super) fn next_packet(input: &mut impl Read, content: &mut Vec<u8>) -> Resul
     Ok(true)
 }
 
-/// Counts the bytes that were read.
+/// A reader that counts the bytes read.
 pub(super) struct Counting<R> {
     input: R,
     at: u64,
@@ -63,7 +63,7 @@ impl<R> Counting<R> {
         Self { input, at: 0 }
     }
 
-    /// Bytes so far.
+    /// Number of bytes read so far.
     pub fn at(&self) -> u64 {
         self.at
     }

@@ -1,4 +1,4 @@
-//! Names of processes: those of the process tree, else that of the task that the event names. Source:
+//! Names of processes, from the process tree, or otherwise from the task that the event names. Source:
 //! `protos/perfetto/trace/ps/process_tree.proto` of Perfetto.
 
 use std::collections::HashMap;
@@ -9,9 +9,9 @@ use super::wire::Fields;
 use crate::formats::text::text;
 use crate::names::Names;
 
-/// No kernel gives larger ids (`PID_MAX_LIMIT`).
+/// The kernel does not assign larger ids (`PID_MAX_LIMIT`).
 const LARGEST_ID: u64 = 1 << 22;
-/// Of a command line, only so much is a name.
+/// Maximum length of a name, in bytes; the rest of a command line is cut.
 const LONGEST_NAME: usize = 256;
 
 /// Processes and threads that the trace has named so far.
@@ -21,12 +21,12 @@ pub(super) struct Processes {
     process_of: HashMap<i32, i32>,
     /// Name of each process: the first word of its command line.
     names: HashMap<i32, Box<[u8]>>,
-    /// The process that the last event looked up: runs of events of one task are the rule.
+    /// The last lookup, because successive events are often of the same task.
     last: Option<(i32, [u8; 16], Option<NameId>)>,
 }
 
 impl Processes {
-    /// Takes a `ProcessTree`.
+    /// Reads a `ProcessTree`.
     pub(super) fn tree(&mut self, message: &[u8]) -> Result<()> {
         self.last = None;
         for field in Fields::of(message) {
@@ -73,13 +73,13 @@ impl Processes {
         Ok(())
     }
 
-    /// The process of a thread, where the tree names it.
+    /// The name of a thread's process; `None` if the tree does not name it.
     pub(super) fn process_name(&self, pid: i32) -> Option<String> {
         let process = self.process_of.get(&pid).unwrap_or(&pid);
         self.names.get(process).map(|name| text(name).into_owned())
     }
 
-    /// The name behind a thread, whose event names it `task` (filled with zeros).
+    /// The id of the name of a thread's process, or if it is unknown, of `task`, the name in the event (padded with zeros).
     #[inline]
     pub(super) fn name(&mut self, pid: i32, task: [u8; 16], names: &mut Names) -> Option<NameId> {
         match self.last {

@@ -1,4 +1,4 @@
-//! The wire format of Protocol Buffers: what a field is, without a copy and without knowing the message. Source:
+//! Reads the wire format of Protocol Buffers, without a copy and without knowledge of the message. Source:
 //! protobuf.dev/programming-guides/encoding.
 
 use emmclab_base::{Error, Kind, Result};
@@ -22,7 +22,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// The bytes; none for a number.
+    /// The bytes; empty for a number.
     #[inline]
     pub(super) fn bytes(self) -> &'a [u8] {
         match self {
@@ -32,7 +32,7 @@ impl<'a> Value<'a> {
     }
 }
 
-/// The fields of a message, in the order of the file. Ends with an error where it is damaged.
+/// The fields of a message, in the order of the file. Ends with an error if the message is damaged.
 #[derive(Clone, Debug)]
 pub(super) struct Fields<'a> {
     rest: &'a [u8],
@@ -80,7 +80,7 @@ impl<'a> Fields<'a> {
                 Value::Bytes(self.take(length)?)
             }
             5 => Value::Number(self.take(4)?.iter().rev().fold(0, |sum, byte| sum << 8 | u64::from(*byte))),
-            // Groups went out of use before Perfetto began.
+            // Groups were deprecated before Perfetto existed.
             _ => return None,
         };
         Some((number, value))

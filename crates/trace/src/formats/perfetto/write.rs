@@ -1,4 +1,4 @@
-//! Requests as a picture: a slice for each, from arrival to completion, in the row of its process.
+//! Writes requests as slices for Perfetto's UI: one for each, from arrival to completion, in the row of its process.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -16,19 +16,20 @@ use crate::ledger::Ledger;
 use crate::names::Names;
 use crate::sink::Sink;
 
-/// Endings of names: the UI takes either.
+/// File-name extensions; the UI accepts both.
 pub(super) const EXTENSIONS: &[&str] = &["pftrace", "perfetto-trace"];
 
 pub(super) const HOLDS: Holds = Holds::ALL_BUT_NOTES;
 
-/// Who sent a request, as a picture has a row for each: a process by its name, else by its id, else all together.
+/// The sender of a request, which has its own row in the UI: a process by its name, or by its id if it has no name. Requests
+/// without both have one sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sender(pub u32);
 
 impl Sender {
-    /// Senders without a name have their process id, with this bit, as their number.
+    /// Set in the number of a sender without a name; the other bits are its process id.
     const NAMELESS: u32 = 1 << 31;
-    /// The sender of requests of which nothing is known.
+    /// The sender of requests without name and process id.
     pub const UNKNOWN: Self = Self(u32::MAX);
 
     /// The sender of a request.
@@ -40,7 +41,7 @@ impl Sender {
         }
     }
 
-    /// How it is called, with the names of the trace's processes.
+    /// The name of the sender; `processes` are the names of the trace's processes.
     pub fn name(self, processes: &Names) -> String {
         if self == Self::UNKNOWN {
             return "all processes".to_owned();
@@ -50,10 +51,10 @@ impl Sender {
     }
 }
 
-/// Starts a file for a picture in Perfetto's format; an ending of compression after the name compresses it.
+/// Starts a file for Perfetto's UI; it is compressed if its name also has an extension of a compression.
 ///
 /// # Errors
-/// [`Kind::Config`] if the name does not end as one of this format, and where the folder cannot be written to.
+/// [`Kind::Config`] if the name has no extension of this format; also if the folder is not writable.
 pub fn picture_file(path: &Path) -> Result<Tracks<AtomicFile>> {
     let name = path.to_string_lossy();
     let (name, compression) = Compression::split(&name);
