@@ -160,7 +160,7 @@ impl ReadAhead {
         &self.seen.devices
     }
 
-    /// As [`TraceReader::require_one_device`]; false if reading has started already.
+    /// As [`TraceReader::require_one_device`], but only before reading; false if reading has started already.
     pub fn require_one_device(&mut self) -> bool {
         let State::Waiting(reader) = &mut self.state else { return false };
         reader.require_one_device();

@@ -19,7 +19,7 @@ use crate::names::{GrowingNames, Names};
 use crate::notes::Notes;
 use crate::rows::{NO_NAME, NO_PID, NO_TIME};
 
-/// The longest name of a process or device: paths have 4,096 bytes at most.
+/// Maximum length of the name of a process or device, in bytes; paths have at most 4,096.
 pub(crate) const MOST_NAME_BYTES: usize = 1 << 16;
 
 impl Batch {

@@ -26,7 +26,7 @@ use crate::source::{Progress, Source};
 
 /// The format name in headers of traces from Arrow; no file has this format.
 const FORMAT: &str = "arrow";
-/// The name that pandas gives to the column with the labels of its rows.
+/// Prefix of the names of the columns in which pandas stores its index.
 const PANDAS_INDEX: &str = "__index_level_";
 
 impl TraceReader {

@@ -30,7 +30,7 @@ pub(crate) fn create(folder: &Path, mode: u32) -> io::Result<NamedTempFile> {
             Builder::new().prefix(PREFIX).permissions(Permissions::from_mode(mode)).tempfile_in(folder)?;
         // A failure is harmless: on a file system without locks, `sweep` removes nothing.
         let _ = file.as_file().lock();
-        // Another process may have swept it before it was locked.
+        // Another process may have removed the file before it was locked.
         if file.path().exists() {
             return Ok(file);
         }

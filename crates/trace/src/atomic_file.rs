@@ -45,7 +45,7 @@ impl Write for Out {
 }
 
 impl AtomicFile {
-    /// Starts a file that will appear at `path`. An existing file there stays as it is until the commit.
+    /// Starts a file that will appear at `path`. An existing file there is unchanged until the commit.
     ///
     /// # Errors
     /// If `path` is a directory, or its folder is missing or not writable.

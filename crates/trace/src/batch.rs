@@ -127,12 +127,12 @@ impl Batch {
         black_box(all);
     }
 
-    /// Names of the processes that [`Request::process`] points to.
+    /// Names of processes; [`Request::process`] is an id in this table.
     pub fn processes(&self) -> &Names {
         &self.processes
     }
 
-    /// Names of the devices that [`Request::device`] points to.
+    /// Names of devices; [`Request::device`] is an id in this table.
     pub fn devices(&self) -> &Names {
         &self.devices
     }

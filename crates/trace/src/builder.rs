@@ -21,7 +21,7 @@ fn push<T: Copy>(column: &mut Vec<T>, rows: usize, value: Option<T>, none: T) {
     }
 }
 
-/// The same for many rows at once.
+/// As [`push`], for many rows at once.
 #[inline]
 fn extend<T: Copy>(
     column: &mut Vec<T>,
@@ -40,7 +40,7 @@ fn extend<T: Copy>(
     column.extend(requests.iter().map(|request| value(request).unwrap_or(none)));
 }
 
-/// The values added to a column since it had `rows` rows.
+/// The values of a column from row `rows` on; empty if it has no such rows.
 fn since<T>(column: &[T], rows: usize) -> &[T] {
     column.get(rows..).unwrap_or(&[])
 }
@@ -92,7 +92,7 @@ macro_rules! builder {
             /// values when its first value arrives.
             #[must_use]
             pub fn finish(&mut self, processes: &Arc<Names>, devices: &Arc<Names>) -> Batch {
-                // Capacity for a batch of the same length and columns.
+                // The next batch is expected to have the same length and columns.
                 let notes = self.noted.then(Notes::default);
                 let next = Self {
                     $($field: Vec::with_capacity(self.$field.len()),)*

@@ -6,7 +6,7 @@ use arrow_schema::DataType;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Column {
-    /// Time of generation.
+    /// Time at which the request was generated.
     Arrival,
     /// Time at which the driver fetched the request.
     Start,
@@ -18,11 +18,11 @@ pub enum Column {
     Complete,
     /// First sector.
     Sector,
-    /// Length.
+    /// Length in sectors.
     Sectors,
     /// Operation.
     Op,
-    /// Property bits.
+    /// Flags of the request, as bits.
     Flags,
     /// Process id.
     Pid,
@@ -64,7 +64,7 @@ impl Column {
         Column::Transaction,
     ];
 
-    /// The name in Parquet, CSV, Python and `--columns`.
+    /// The name of the column in Parquet, CSV, Python and `--columns`.
     pub const fn name(self) -> &'static str {
         match self {
             Column::Arrival => "arrival_ns",
@@ -150,7 +150,7 @@ impl Column {
         }
     }
 
-    /// The unit of the values; empty for names and numbers without one.
+    /// The unit of the values; empty if they have none.
     pub const fn unit(self) -> &'static str {
         match self {
             Column::Arrival | Column::Start | Column::Issue | Column::Served | Column::Complete => {

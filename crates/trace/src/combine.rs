@@ -20,7 +20,7 @@ use crate::source::Progress;
 pub struct TraceInput {
     /// The file.
     pub path: PathBuf,
-    /// How to read it.
+    /// The options of reading it.
     pub options: ReadOptions,
     /// Arrival of its first request on the common clock.
     pub start_offset: Nanos,
@@ -56,7 +56,7 @@ struct Stream {
     reader: ReadAhead,
     batch: Option<Batch>,
     row: usize,
-    /// The next request, on the clock of the pass; `None` at the end.
+    /// The next request, with times on the clock of this pass; `None` at the end.
     head: Option<Request>,
     /// Subtracted from the trace's times; known once the first request was read.
     origin: Nanos,
@@ -261,7 +261,7 @@ impl Combiner {
         format!("from {}", seconds.join(", "))
     }
 
-    /// As [`crate::TraceReader::whole`], of a single trace.
+    /// As [`crate::TraceReader::whole`], for a single trace; `None` for several.
     pub fn whole(&self) -> Option<u64> {
         match self.streams.as_slice() {
             [only] => only.reader.whole(),

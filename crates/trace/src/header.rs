@@ -8,9 +8,9 @@ use crate::clock::ClockJumps;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Header {
-    /// File name (without folders) or recording it was first read from.
+    /// Name of the file (without folders) or recording from which the trace was first read.
     pub source: String,
-    /// Name of the format it was first read from.
+    /// Name of the format from which the trace was first read.
     pub format: String,
     /// How that format was recognised: by `content`, or because of `--format` or `--columns`.
     pub recognised: Option<String>,
@@ -50,7 +50,7 @@ impl Header {
 /// The format as which a file is read, and how it was recognised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Recognised {
-    /// Its name.
+    /// Name of the format.
     pub format: &'static str,
     /// `content`, `--format` or `--columns`.
     pub by: &'static str,

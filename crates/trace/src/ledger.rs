@@ -32,7 +32,7 @@ impl Count for Option<u64> {
 
 macro_rules! ledger {
     ($($(#[$doc:meta])* $field:ident: $type:ty, $label:literal;)*) => {
-        /// Counts of records that an import or a recording kept, changed or lost. Every figure is shown with it.
+        /// Counts of records that an import or a recording kept, changed or lost. It is printed with every result.
         #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
         #[serde(default, deny_unknown_fields)]
         pub struct Ledger {
@@ -54,11 +54,11 @@ macro_rules! ledger {
 }
 
 ledger! {
-    /// Records (lines, rows or events) in the input.
+    /// Number of records (lines, rows or events) in the input.
     seen: u64, "seen";
     /// Requests whose arrival and completion events were matched.
     paired: u64, "paired";
-    /// Requests in the trace.
+    /// Number of requests in the trace.
     kept: u64, "kept";
     /// Bad records that were left out with `--lenient`, or records that are not requests.
     skipped: u64, "skipped";

@@ -4,7 +4,7 @@
 ///
 /// The stream of each CPU is in order. When a round has emptied every CPU, all events that are read later were written after
 /// the previous round had begun. So all events up to the latest time of the previous round can be passed on. If a CPU was not
-/// emptied, events after its latest time have to wait. The memory is that of the events of two rounds.
+/// emptied, events after its latest time have to wait. The events of up to two rounds are in memory.
 #[derive(Debug)]
 pub struct Merge<T> {
     pending: Vec<(u64, T)>,

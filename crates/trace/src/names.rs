@@ -121,14 +121,14 @@ impl GrowingNames {
         &self.names
     }
 
-    /// The table, to add names.
+    /// The table, so that names can be added.
     pub fn names_mut(&mut self) -> &mut Names {
         &mut self.names
     }
 
     /// The table as it is now, for a batch to keep.
     pub fn shared(&mut self) -> &Arc<Names> {
-        // Tables only grow.
+        // Tables only grow, so equal lengths mean equal tables.
         if self.shared.len() != self.names.len() {
             self.shared = Arc::new(self.names.clone());
         }

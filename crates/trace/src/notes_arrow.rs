@@ -16,7 +16,7 @@ use crate::arrow_batch::{arrow_error, wrong_type};
 use crate::columns::Column;
 use crate::notes::Notes;
 
-/// A block has at most 64 KiB.
+/// Maximum number of sectors of a block, which has at most 64 KiB.
 const MOST_CHANGED: u16 = 128;
 
 impl Notes {
@@ -133,7 +133,7 @@ fn changed_sectors(count: u16) -> Result<SectorSet> {
     Ok(SectorSet::first(count.into()))
 }
 
-/// A column of lists of numbers.
+/// A column whose values are lists of numbers.
 struct Lists<'a, T: ArrowPrimitiveType> {
     lists: &'a ListArray,
     values: &'a PrimitiveArray<T>,

@@ -132,8 +132,8 @@ impl TraceReader {
     /// The next batch, or `None` at the end.
     ///
     /// # Errors
-    /// At a bad record, an absurd unit, a request too far out of order, or several devices where one is required; at the
-    /// end also where a value of [`ReadOptions::only`] matches no request.
+    /// At a bad record, an absurd unit, a request too far out of order, or several devices if one is required; at the end also
+    /// if a value of [`ReadOptions::only`] matches no request.
     pub fn next_batch(&mut self) -> Result<Option<Batch>> {
         let batch = self.next_screened().map_err(|error| error.in_file(&self.path))?;
         if let Some(batch) = &batch {

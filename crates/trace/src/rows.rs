@@ -1,4 +1,4 @@
-//! The rows of a batch as requests.
+//! Reads the rows of a batch as requests.
 #![expect(clippy::inline_always, reason = "columns that a loop does not use are not read")]
 
 use std::convert::identity;
@@ -77,7 +77,7 @@ impl<'a> Rows<'a> {
     }
 }
 
-/// The requests of some rows in order.
+/// An iterator over the requests of a range of rows, in order.
 #[derive(Clone)]
 pub struct Requests<'a> {
     rows: Rows<'a>,

@@ -7,7 +7,7 @@ use crate::batch::Batch;
 use crate::header::Header;
 use crate::ledger::Ledger;
 
-/// Encodes batches; what each writable format implements.
+/// Encodes batches; implemented by each writable format.
 pub trait Sink: Send {
     /// Adds a batch. All its operations must be in the format's [`crate::formats::Holds`].
     ///

@@ -23,22 +23,22 @@ pub struct Progress {
 pub struct Extent {
     /// No request ends after this sector.
     pub end: Sector,
-    /// Requests without a recorded completion.
+    /// Number of requests without a recorded completion.
     pub without_completion: u64,
     /// Whether it is certain that all requests are to one device.
     pub one_device: bool,
 }
 
-/// A stream of requests in the order of the file; what each format implements.
+/// A stream of requests in the order of the file; implemented by each format.
 pub trait Source: Send {
     /// Appends some requests, at most about [`crate::BATCH_ROWS`]; false at the end of the input.
     ///
     /// # Errors
-    /// At the first bad record, unless reading is lenient.
+    /// At the first bad record, unless bad records are skipped.
     fn fill(&mut self, out: &mut Vec<Request>) -> Result<bool>;
     /// Names of the processes and devices read so far.
     fn names(&self) -> (&Names, &Names);
-    /// Counts so far; `kept` and `reordered` are added by the reader.
+    /// The counts so far; [`crate::TraceReader`] adds `kept` and `reordered`.
     fn ledger(&self) -> Ledger;
     /// The origin of the trace.
     fn header(&self) -> Header;

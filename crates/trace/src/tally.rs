@@ -97,7 +97,7 @@ impl<M: Copy> NameCounts<M> {
         (Place(place), self.known[place].meaning)
     }
 
-    /// Counts an event of the name at this place.
+    /// Counts one event of the name at this place.
     #[inline]
     pub(crate) fn add(&mut self, place: Place) {
         match self.known.get_mut(place.0) {

@@ -25,10 +25,10 @@ pub struct WriteOptions {
 /// Counts of the values that the target format could not represent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Losses {
-    /// Requests left out because the format has no such operation.
+    /// Number of requests left out because the format does not have their operation.
     pub requests: u64,
-    /// Values left out of requests that were written, by column in the order of the schema. For times of a coarser
-    /// format: values that were rounded down.
+    /// Number of values left out of written requests, by column in the order of the schema. If the times of the format are
+    /// coarser, it includes times that were rounded down.
     pub values: Vec<(&'static str, u64)>,
 }
 
@@ -106,7 +106,7 @@ impl TraceWriter {
     /// Completes the file and renames it to its place.
     ///
     /// # Errors
-    /// If the disk is full; nothing is then left behind.
+    /// If the disk is full; no file is left then.
     pub fn finish(self, ledger: &Ledger, header: &Header) -> Result<()> {
         self.sink.finish(ledger, header)?.commit()
     }

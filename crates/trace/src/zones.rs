@@ -27,7 +27,7 @@ impl ZoneCommand {
         ZoneCommand::Close,
     ];
 
-    /// The name in the note of a trace.
+    /// The name of the command in the note of a trace.
     pub const fn name(self) -> &'static str {
         match self {
             ZoneCommand::Reset => "zone reset",

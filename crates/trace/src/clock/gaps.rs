@@ -1,4 +1,4 @@
-//! The largest gaps between arrivals, and which of them are jumps.
+//! Collects the largest gaps between arrivals, and finds those that are jumps.
 
 use super::{Largest, MOST_JUMPS};
 

@@ -1,4 +1,4 @@
-//! The largest of many values, in bounded memory.
+//! Collects the largest of many values, in bounded memory.
 
 use std::cmp::Reverse;
 
@@ -7,7 +7,7 @@ use std::cmp::Reverse;
 #[derive(Clone, Debug)]
 pub struct Largest<P, const N: usize> {
     values: Vec<(u64, P)>,
-    /// Values up to this one are not kept.
+    /// Values that are not larger than this are not kept.
     floor: u64,
 }
 
@@ -32,7 +32,7 @@ impl<P: Copy + Ord, const N: usize> Largest<P, N> {
         }
     }
 
-    /// Adds a value at any place.
+    /// Adds a value at any place, also before those of earlier values.
     #[inline]
     pub fn add_anywhere(&mut self, value: u64, place: P) {
         if value >= self.floor {

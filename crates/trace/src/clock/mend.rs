@@ -67,14 +67,14 @@ pub(crate) struct Mender {
     mended: Vec<Request>,
 }
 
-/// The shift at each time.
+/// Computes the shift of each time.
 struct Shifts {
     /// Gaps longer than this are cut, in nanoseconds.
     limit_ns: u64,
     pace: Pace,
     first: i64,
     requests: u64,
-    /// Added to the times after the last jump.
+    /// The shift that is added to times after the last jump, in nanoseconds.
     shift: i64,
     /// The latest cuts since the last backward jump.
     cuts: VecDeque<Cut>,
@@ -88,7 +88,7 @@ struct Shifts {
 struct Cut {
     from: i64,
     to: i64,
-    /// The shift before it.
+    /// The shift of times before the cut.
     before: i64,
     /// The length to which it is cut, in nanoseconds.
     left: i64,

@@ -45,7 +45,7 @@ pub struct ClockJump {
     pub at_ns: i64,
     /// Time from that arrival to the first one after the jump, in nanoseconds; never negative.
     pub length_ns: u64,
-    /// Whether the times after it were shifted (`--mend-clock`).
+    /// Whether the jump was removed by shifting the times after it (`--mend-clock`).
     pub mended: bool,
 }
 

@@ -52,9 +52,9 @@ pub struct SyncCounts {
     pub process: String,
     /// The kind of file system.
     pub file_system: String,
-    /// Calls that ended in the recording.
+    /// Number of calls that ended in the recording.
     pub calls: u64,
-    /// Calls that returned an error.
+    /// Number of calls that returned an error.
     pub errors: u64,
     /// Sum of their durations.
     #[serde(rename = "time_ns")]
@@ -94,11 +94,11 @@ pub struct SyncStall {
 pub struct JournalCounts {
     /// The device that is mounted.
     pub device: String,
-    /// Transactions committed.
+    /// Number of committed transactions.
     pub commits: u64,
-    /// Changes of metadata in them.
+    /// Number of metadata changes (handles) in them.
     pub handles: u64,
-    /// Blocks written to the journal.
+    /// Number of blocks written to the journal.
     pub blocks: u64,
 }
 

@@ -71,7 +71,7 @@ impl CommandKind {
     }
 }
 
-/// The beginning or the end of a command.
+/// The start or end of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CommandStep {
     /// The command was given to the device.
@@ -121,7 +121,7 @@ pub enum Target {
     EraseFrom(u64),
     /// The last sector of this erase (`CMD36`).
     EraseTo(u64),
-    /// The erase of these sectors (`CMD38`).
+    /// The erase of the sectors that the previous commands stated (`CMD38`).
     Erase(Erase),
     /// An erase of sectors in one event.
     Erased {
@@ -178,7 +178,7 @@ const FLUSH_CACHE: i64 = 32;
 /// Arguments of an erase (`MMC_SECURE_ERASE_ARG`, `MMC_SECURE_TRIM1_ARG`, `MMC_SECURE_TRIM2_ARG`).
 const SECURE: i64 = 1 << 31;
 const SECOND_STEP: i64 = 1 << 15;
-/// `UFS_CMD_SEND` of `enum ufs_trace_str_t`; the event's others are ends.
+/// `UFS_CMD_SEND` of `enum ufs_trace_str_t`; the other values are ends of commands.
 const UFS_SEND: i64 = 0;
 /// Identifies the command of the link, of which there is one at a time; larger than any tag of the queue. Opcodes: `enum
 /// uic_cmd_dme` of `ufshci.h`.
@@ -237,7 +237,7 @@ fn ufs_begins(values: &Values) -> bool {
     if values.has(Slot::Step) {
         values.number(Slot::Step) == UFS_SEND
     } else {
-        // `send`, `send_req`, else `complete`, `complete_rsp`, `dev_complete`
+        // The word is `send` or `send_req` at the start, and `complete`, `complete_rsp` or `dev_complete` at the end.
         memmem::find(values.text(Slot::Word), b"compl").is_none()
     }
 }

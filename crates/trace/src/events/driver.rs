@@ -8,7 +8,7 @@
 //! 2. A device may stay busy after the end of a command. If the driver polls it with `CMD13` until it is ready, the last answer
 //!    is the end of the previous command.
 //! 3. A command that fails and is repeated stays one request; its last start is its issue.
-//! 4. A packed command is one write without its header of 512 bytes.
+//! 4. A packed command becomes one write, without its header of 512 bytes.
 //! 5. Commands that were in progress at the beginning or end of the recording are unpaired. If the recording has no end of a
 //!    command at all, all commands are kept without a completion.
 
@@ -334,7 +334,7 @@ impl Row {
         let count = if packed { count.saturating_sub(HEADER) } else { count };
         let mut flags = if packed { Flags::PACKED } else { Flags::default() };
         if reliable && op == Op::Write {
-            // Forced unit access is a reliable write to an eMMC.
+            // The driver sends FUA writes to an eMMC as reliable writes.
             flags = flags.union(Flags::FUA);
         }
         let request = Request {

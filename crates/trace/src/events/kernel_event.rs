@@ -11,9 +11,9 @@ pub enum KernelEvent {
     MmcDone,
     /// `mmc_blk_rw_start` and `_end`, `mmc_blk_erase_start` and `_end` of Android's kernels 3.4 to 4.9.
     MmcBlock {
-        /// Whether it erases.
+        /// Whether the command is an erase.
         erase: bool,
-        /// Whether it is the beginning.
+        /// Whether it is the start of the command.
         begins: bool,
     },
     /// `ufshcd_command`.

@@ -63,7 +63,7 @@ impl Task {
     }
 }
 
-/// One wait. Ordered by its length first, so that the longest are kept.
+/// One wait of a task. The order is by length first, so that the longest are kept.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Stall {
     time: Nanos,

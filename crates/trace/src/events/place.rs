@@ -35,7 +35,7 @@ pub(super) struct Evidence {
     /// blocks.
     follow_as_sectors: u64,
     follow_as_blocks: u64,
-    /// The block after the last command, in both units.
+    /// The end of the last command, if addresses are sectors; then if they are long blocks.
     end_in_sectors: u64,
     end_in_blocks: u64,
     is_recent: bool,
@@ -61,7 +61,7 @@ impl Evidence {
         self.end_in_blocks = first.saturating_add(bytes / LONG_BLOCK);
     }
 
-    /// Sectors in the unit of the addresses: 1 or 8.
+    /// The unit of the addresses in sectors: 1 or 8.
     ///
     /// If the events state bytes (UFS), the disk has long blocks, and addresses in sectors are all multiples of eight. An
     /// address that is not shows that the unit is 8. Otherwise the unit is the one in which more commands follow the previous

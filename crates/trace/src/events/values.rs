@@ -45,7 +45,7 @@ slots! {
     Address: "blk_addr" | "addr",
     /// Number of blocks of data.
     Blocks: "blocks" | "size",
-    /// Bytes of a block.
+    /// Size of a block in bytes.
     BlockBytes: "blksz",
     /// Direction of the data.
     DataFlags: "data_flags",
@@ -79,7 +79,7 @@ slots! {
     Cdb: "cmnd",
     /// Result of a SCSI command: its status in the low byte, the host's status above it.
     Status: "result",
-    /// Bytes of a UFS command.
+    /// Length of the data of a UFS command in bytes.
     Bytes: "transfer_len" | "affected_bytes",
     /// Whether a UFS command begins or ends, as a number (since kernel 5.12).
     Step: "str_t",
@@ -94,7 +94,7 @@ slots! {
 }
 
 impl Slot {
-    /// Whether it holds a text, not a number.
+    /// Whether its value is a text, not a number.
     #[inline]
     pub fn is_text(self) -> bool {
         matches!(self, Slot::Letters | Slot::Task | Slot::Host | Slot::Word | Slot::Cdb)

@@ -1,8 +1,8 @@
 //! Alibaba Block Traces (Li et al., IISWC 2020; repository alibaba/block-traces).
 //!
-//! `device_id,opcode,offset,length,timestamp` without a heading, as the repository's README says ("Schema"): number of a
-//! virtual disk, `R` or `W`, offset and length in bytes, and the Unix time in microseconds at which the server received
-//! it; no response times.
+//! `device_id,opcode,offset,length,timestamp` without a heading, as the repository's README describes ("Schema"): number of a
+//! virtual disk, `R` or `W`, offset and length in bytes, and the Unix time in microseconds at which the server received it; no
+//! response times.
 
 use std::path::Path;
 

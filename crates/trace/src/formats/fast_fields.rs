@@ -196,7 +196,7 @@ mod tests {
         }
     }
 
-    /// A number, or a time in this unit.
+    /// The value of a field: a number, or a time in this unit.
     type Kind = Option<TimeUnit>;
 
     fn fast<'a>(text: &'a [u8], kinds: &[Kind]) -> Option<(Vec<i128>, &'a [u8])> {
@@ -275,7 +275,7 @@ pub(super) mod both_ways {
     use crate::ledger::Ledger;
     use crate::source::Source;
 
-    /// A format without its fast parser.
+    /// A format with its strict parser alone.
     struct StrictOnly<F>(F);
 
     impl<F: LineFormat> LineFormat for StrictOnly<F> {

@@ -2,7 +2,7 @@
 //!
 //! After a heading, lines `FILE ACTION` (add, open, close) and `FILE ACTION OFFSET LENGTH` in bytes. In version 3 a time stamp
 //! is first, in microseconds since the start as fio 3.33 writes it (`--time-unit` names another unit). In version 2 the action
-//! `wait` holds a delay in microseconds instead of an offset; the delays are added up, and only they advance the clock, so that
+//! `wait` has a delay in microseconds instead of an offset; the delays are added up, and only they advance the clock, so that
 //! requests between two waits have the same time. `sync` and `datasync` become flushes, `trim` a discard; `sync_file_range`
 //! sends no command of its own to the device; it is skipped and counted. A log without its heading is recognised by its
 //! actions. Ranges need not begin and end at sectors of 512 bytes: both ends are rounded down, so that streams stay sequential

@@ -21,7 +21,7 @@ use crate::source::Source;
 pub struct Format {
     /// The name for `--format`, in lower case.
     pub name: &'static str,
-    /// One line on what it is and who writes it.
+    /// One line on the format and the program that writes it.
     pub about: &'static str,
     /// The mark by which `sniff` recognises its content, in words.
     pub known_by: &'static str,
@@ -66,7 +66,7 @@ pub enum Times {
     Open(TimeUnit),
     /// Times only state the order of requests, so that rates mean nothing.
     Loose,
-    /// In nanoseconds, in a column that any tool may have written.
+    /// In nanoseconds, in a column that may be written by any tool.
     Stored,
 }
 
@@ -87,7 +87,7 @@ pub struct Slice {
 pub struct ReadOptions {
     /// Name of a format (`emmclab formats`); recognised by its content if `None`.
     pub format: Option<String>,
-    /// Skip bad records and count them, rather than stop at the first.
+    /// Skip bad records and count them, instead of stopping at the first.
     pub lenient: bool,
     /// Column names of a generic CSV in order, comma separated (`arrival,op,sector,sectors,...`).
     pub columns: Option<String>,

@@ -11,7 +11,7 @@ pub struct Holds {
     pub ops: &'static [Op],
     /// The columns, except arrival, sector, sectors, op and flags.
     pub columns: &'static [Column],
-    /// The flags.
+    /// The flags that the format can represent.
     pub flags: Flags,
     /// Resolution of its times, in nanoseconds.
     pub tick_ns: i64,

@@ -2,7 +2,7 @@
 
 use emmclab_base::{Error, Kind, Result};
 
-/// More columns than any of these formats has.
+/// Maximum number of columns; no format has as many.
 const MOST: usize = 32;
 
 /// The positions of `N` named columns in a line.

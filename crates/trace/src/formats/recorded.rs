@@ -2,7 +2,7 @@
 
 use emmclab_base::Flags;
 
-/// Flags that the letters of an operation (`WSM`) state.
+/// The flags that the letters of an operation (such as `WSM`) can state.
 const LETTERS: Flags =
     Flags::SYNC.union(Flags::FUA).union(Flags::PREFLUSH).union(Flags::META).union(Flags::READAHEAD);
 

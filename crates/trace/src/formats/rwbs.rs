@@ -7,7 +7,7 @@ use crate::zones::ZoneCommand;
 /// The meaning of the letters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Letters {
-    /// A request, or a command that passes through the block layer.
+    /// A request, or a passthrough command.
     Request(Operation),
     /// A command to a zone of the device.
     Zone(ZoneCommand),

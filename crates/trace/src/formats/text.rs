@@ -57,7 +57,7 @@ impl Context {
     }
 }
 
-/// A format in which a line is a record. `parse` appends the requests that the line yields (often one, maybe none).
+/// A format in which a line is a record. `parse` appends the requests of the line, of which there is usually one, or none.
 pub(crate) trait LineFormat: Send {
     /// Parses a line, which has no line end and is not empty.
     fn parse(&mut self, line: &[u8], context: &mut Context, out: &mut Vec<Request>) -> Result<()>;
@@ -101,7 +101,7 @@ pub(crate) fn comma_separated(line: &[u8]) -> impl Iterator<Item = &[u8]> {
     line.split(|byte| *byte == b',')
 }
 
-/// The first line that is not empty, without its end.
+/// The first line that is not empty, without its line end.
 pub(crate) fn first_line(head: &[u8]) -> &[u8] {
     head.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii_end).find(|line| !line.is_empty()).unwrap_or(&[])
 }
@@ -132,7 +132,7 @@ pub(crate) fn need<'a>(
     })
 }
 
-/// Refuses fields after the last one.
+/// Returns an error if there are more fields.
 #[inline]
 pub(crate) fn no_more<'a>(fields: &mut impl Iterator<Item = &'a [u8]>, column: u64) -> Result<()> {
     match fields.next() {

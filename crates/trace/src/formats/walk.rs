@@ -25,7 +25,7 @@ impl<'a, I: Iterator<Item = &'a [u8]>> Walk<I> {
         Ok(Field { bytes, name, column: self.column })
     }
 
-    /// Refuses further fields.
+    /// Returns an error if there are more fields.
     #[inline]
     pub fn end(mut self) -> Result<()> {
         no_more(&mut self.fields, self.column + 1)
@@ -41,19 +41,19 @@ pub(super) struct Field<'a> {
 }
 
 impl Field<'_> {
-    /// An unsigned whole number.
+    /// Parses the field as an unsigned whole number.
     #[inline]
     pub fn unsigned(self) -> Result<u64> {
         unsigned(self.bytes, self.name, self.column)
     }
 
-    /// A decimal number of `unit`s, in nanoseconds.
+    /// Parses the field as a decimal number of `unit`s, into nanoseconds.
     #[inline]
     pub fn time(self, unit: TimeUnit) -> Result<i64> {
         decimal_time(self.bytes, unit, self.name, self.column)
     }
 
-    /// A size in sectors.
+    /// Parses the field as a size in sectors.
     #[inline]
     pub fn sectors(self) -> Result<u32> {
         sectors(self.unsigned()?, self.bytes, self.name, self.column)

@@ -1,4 +1,4 @@
-//! Kinds of files that are not traces, but that users give instead of one, with a hint for each.
+//! Kinds of files that are not traces, but that users try to read as traces, with a hint for each.
 //!
 //! A kind is declared once, with its name, how it is recognised, and the hint. [`recognise`] tries the kinds in order if no
 //! format recognises a file.

@@ -37,8 +37,8 @@ impl Appends {
         }
     }
 
-    /// Ends the append that was written at this sector; returns the start of its zone. Of the appends of this length, it is the oldest
-    /// to the nearest zone start at or before the sector.
+    /// Ends the append that was written at this sector; returns the start of its zone. The append is the oldest one of this
+    /// length whose zone has the nearest start at or before the sector.
     pub fn complete(&mut self, device: NameId, written: u64, sectors: u32) -> Option<u64> {
         let fits = |open: &Append| open.device == device && open.sectors == sectors && open.sector <= written;
         let nearest = self.0.iter().filter(|open| fits(open)).map(|open| open.sector).max()?;

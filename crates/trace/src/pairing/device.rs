@@ -1,4 +1,4 @@
-//! The requests of one device on their way through the block layer.
+//! Follows the requests of one device through the block layer.
 
 use emmclab_base::{Flags, Nanos, Op, Request, Sector};
 
@@ -29,7 +29,7 @@ pub(super) struct Device {
     early: Vec<Open>,
     /// Whether only completions are recorded.
     only_completions: bool,
-    /// The earliest stage seen; 0 if none was.
+    /// The earliest recorded stage; 0 if there is none.
     stage: u8,
     issues: bool,
     completions: bool,
@@ -235,7 +235,7 @@ impl Device {
             && self.issued.of_range(event).any(|open| open.served.is_none())
     }
 
-    /// Moves the issue time of a request that is issued once more.
+    /// Updates the issue time of a request that is issued again.
     fn issue_again(&mut self, event: &Event, books: &mut Books) {
         let mut issued = self.issued.of_range(event).filter(|open| open.served.is_none());
         let Some(open) = issued.next() else { return };

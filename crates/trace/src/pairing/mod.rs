@@ -90,7 +90,7 @@ impl EventKind {
         ("block_split", EventKind::Split(0)),
     ];
 
-    /// The step that the kernel's event of this name reports.
+    /// The step that the kernel's event of this name reports; `None` for other events.
     pub fn of_event(name: &[u8]) -> Option<EventKind> {
         EventKind::NAMES.iter().find(|(known, _)| known.as_bytes() == name).map(|(_, kind)| *kind)
     }
@@ -121,7 +121,7 @@ pub struct Event {
     pub sectors: u32,
     /// The process that was running.
     pub pid: Option<i32>,
-    /// Its name.
+    /// Name of that process.
     pub process: Option<NameId>,
 }
 
@@ -206,7 +206,8 @@ impl Pairer {
         self.counts
     }
 
-    /// Whether any device issues requests; a device next to it that does not is a mapped device, which passes them on.
+    /// Whether any device issues or completes requests. If so, a device that does not is a mapped device, which passes its I/O
+    /// on.
     fn any_active(&self) -> bool {
         self.devices.values().any(Device::is_active)
     }

@@ -13,7 +13,7 @@ const NAMED: usize = 12;
 pub(crate) struct Shares {
     /// Number of requests, by id of the name.
     counts: Vec<u64>,
-    /// Requests without a name.
+    /// Number of requests without a name.
     unnamed: u64,
 }
 
@@ -64,7 +64,7 @@ impl Shares {
         rows
     }
 
-    /// The most frequent names with their shares of all requests, in words.
+    /// The most frequent names with their shares of all requests, as text.
     pub fn words(&self, names: &Names) -> String {
         let all = self.counts.iter().sum::<u64>() + self.unnamed;
         let rows = self.rows(names);

@@ -84,7 +84,7 @@ impl Screen {
         self.one_device = true;
     }
 
-    /// Applies the steps to the next batch and returns the rest of it.
+    /// Applies these steps to the next batch; returns the requests that are left.
     pub fn apply(&mut self, mut batch: Batch) -> Batch {
         self.names = Some((batch.processes_shared().clone(), batch.devices_shared().clone()));
         if let Some(reissues) = &mut self.reissues {

@@ -109,7 +109,7 @@ fn conditions(text: &str) -> Vec<&str> {
 pub(super) fn fits(pattern: &str, name: &str) -> bool {
     let (pattern, name): (Vec<char>, Vec<char>) = (pattern.chars().collect(), name.chars().collect());
     let (mut p, mut n) = (0, 0);
-    // The latest star, and the first character that it does not stand for yet.
+    // The latest star, and the first character after those that it matches so far.
     let mut star = None;
     while n < name.len() {
         match pattern.get(p) {

@@ -1,4 +1,4 @@
-//! The requests of the last milliseconds, found by device, range and operation.
+//! Finds requests of the last milliseconds by device, range and operation.
 
 use emmclab_base::Request;
 
@@ -33,7 +33,7 @@ impl Recent {
         Self { horizon_ns, ring: Vec::new(), latest: vec![NONE; 2 * FIRST_ROOM], count: 0 }
     }
 
-    /// The latest request of the same device, range and operation within the horizon.
+    /// The latest request of the same device, range and operation within the horizon; `None` if there is none.
     #[inline]
     pub fn find(&self, request: &Request) -> Option<&Request> {
         let mut number = self.latest[self.bucket(request)];
@@ -125,7 +125,7 @@ mod tests {
     }
 
     proptest! {
-        /// Against a list of all requests: few places and steps of 0, so that the ring is full, grows, and turns over.
+        /// Compares with a list of all requests. Few addresses and time steps of 0 make the ring fill up, grow and wrap around.
         #[test]
         fn the_latest_equal_request_within_the_horizon_is_found(
             requests in prop::collection::vec((0_i64..4, 0_u64..50), 1..6_000),

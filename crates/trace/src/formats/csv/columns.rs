@@ -184,7 +184,7 @@ pub static NAMES: [ColumnName; 17] = {
     ]
 };
 
-/// The fewest columns that a heading can have.
+/// Minimum number of columns of a heading.
 pub(super) const LEAST: usize = 4;
 
 /// The column names of a heading or of `--columns`.
@@ -233,7 +233,7 @@ const HINT: &str = "name the columns in order with --columns, such as `arrival_u
                     100 ns, _us, _ms, _s, _min, _h or _d), sector or offset, sectors or size (_hex for hexadecimal without 0x), op, flags, \
                     pid, process, device";
 
-/// Bytes in a unit of size.
+/// The number of bytes in the unit of `--size-unit`.
 fn size_unit(name: &str) -> Result<u64> {
     match name {
         "sector" => Ok(SECTOR_BYTES),

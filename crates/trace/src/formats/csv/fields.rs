@@ -1,4 +1,4 @@
-//! The fields of a CSV line.
+//! Splits a CSV line into its fields.
 
 use std::borrow::Cow;
 

@@ -140,7 +140,7 @@ impl Row<'_> {
 }
 
 impl Csv {
-    /// Reads the fields of a line; stops at the first bad one.
+    /// Reads the fields of a line; returns the error of the first bad one.
     fn row<'a>(&self, line: &'a [u8]) -> Result<Row<'a>> {
         let mut row = Row::default();
         let mut fields = Fields::of(line, self.separator);

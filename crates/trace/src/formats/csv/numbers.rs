@@ -115,7 +115,7 @@ pub(super) fn hexadecimal(field: &[u8], name: &str, column: u64) -> Result<u64> 
 /// How a column states operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Codes {
-    /// By name or letters.
+    /// Names, or the kernel's letters.
     Names,
     /// 0 is a read, 1 a write.
     ReadIsZero,

@@ -3,9 +3,9 @@
 //!
 //! | printed by | form |
 //! | --- | --- |
-//! | tracefs, `trace-cmd report` | `NAME-PID [CPU] FLAGS TIME: EVENT: ...`; a thread group `(TGID)` before `[CPU]`, and no flags, where so set |
-//! | `perf script` | `NAME PID/TID [CPU] TIME: PERIOD SYSTEM:EVENT: ...`; without task, `[CPU]` and period, where so set |
-//! | `perf trace` | `MS (DURATION): NAME/TID SYSTEM:EVENT:...`; without duration and task, where there is one task |
+//! | tracefs, `trace-cmd report` | `NAME-PID [CPU] FLAGS TIME: EVENT: ...`; options add a thread group `(TGID)` before `[CPU]`, or remove the flags |
+//! | `perf script` | `NAME PID/TID [CPU] TIME: PERIOD SYSTEM:EVENT: ...`; options can remove task, `[CPU]` and period |
+//! | `perf trace` | `MS (DURATION): NAME/TID SYSTEM:EVENT:...`; duration and task are missing if there is only one task |
 //!
 //! There are four to eight flags, depending on the kernel's configuration. A task can choose its name, which may contain
 //! blanks, brackets, slashes and `#`, and is cut after 15 bytes. Mail programs put `> ` in front of quoted lines.

@@ -7,7 +7,7 @@ use super::super::text::{blank_separated, is_digits, unsigned};
 pub(super) enum Notice<'a> {
     /// A heading, or a message of the recorder without effect.
     Heading,
-    /// The tracer that wrote what follows.
+    /// A heading that names the tracer of the following lines.
     Tracer(&'a [u8]),
     /// The heading states that this many events were overwritten in the buffer.
     Overwritten(u64),

@@ -9,7 +9,7 @@ use super::wire::Fields;
 /// `FtraceClock`: without a value it is the boot clock.
 const BOOT: u64 = 0;
 const MONO_RAW: u64 = 4;
-/// `BuiltinClock`.
+/// Values of `BuiltinClock`.
 const SNAPSHOT_REALTIME: u64 = 1;
 const SNAPSHOT_MONO_RAW: u64 = 5;
 const SNAPSHOT_BOOT: u64 = 6;

@@ -128,7 +128,7 @@ pub(super) enum What {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Block {
     pub(super) kind: EventKind,
-    /// As the kernel's `dev_t`.
+    /// The device, as the kernel's `dev_t`.
     pub(super) device: u32,
     pub(super) op: Op,
     pub(super) flags: Flags,

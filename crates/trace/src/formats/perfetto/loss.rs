@@ -10,7 +10,7 @@ use super::wire::Fields;
 
 /// Maximum number of a CPU; larger numbers are counted together.
 const MOST_CPUS: u64 = 1 << 13;
-/// `FtraceStats.Phase`.
+/// Values of `FtraceStats.Phase`.
 const START: u64 = 1;
 const END: u64 = 2;
 

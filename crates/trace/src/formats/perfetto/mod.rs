@@ -192,7 +192,7 @@ struct Events {
     last_disk: Option<(u32, NameId)>,
     /// Whether there was a packet with events before.
     begun: bool,
-    /// Whether there are slices, instants or counters.
+    /// Whether the trace has slices, instants or counters (`TrackEvent`).
     has_tracks: bool,
     /// Buffer for packets within packets.
     inner: Vec<u8>,
