@@ -213,8 +213,8 @@ fn count(gaps: &mut Histogram<u64>, step: Step) {
 }
 
 impl Shifts {
-    /// The request with its times shifted. Not for stray requests: these are late ([`Shifts::late`]) or belong after the next
-    /// jump.
+    /// The request with its times shifted. The caller keeps stray requests, which are late ([`Shifts::late`]) or belong after
+    /// the next jump.
     fn take(&mut self, request: Request, step: Step) -> Request {
         let arrival = request.arrival.0;
         let shift = match step {
