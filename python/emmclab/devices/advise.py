@@ -1,4 +1,4 @@
-"""Design options simulated under a trace: the gain and the cost of each."""
+"""Simulates design options of a device under a trace, and returns the gain and the cost of each."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from emmclab.runtime.signed import signed
 from emmclab.runtime.threads import threads
 from emmclab.traces.trace import Trace
 
-#: The figures of a run that options can be ranked by, smaller first.
+#: Figures of a run by which options can be ranked, smaller is better.
 FIGURES = {
     "mean": result_field("response.mean_response_ms"),
     "p99": result_field("response.p99_ms"),
     "waf": result_field("write_amplification.waf"),
 }
-#: All that options can be ranked by, with their names; the longest lifetime comes first.
+#: All figures by which options can be ranked, with their names; for the lifetime, larger is better.
 ORDERS = {**{by: field.name for by, field in FIGURES.items()}, "lifetime": "lifetime"}
 
 
@@ -46,7 +46,7 @@ class Option:
 
 @dataclass(frozen=True)
 class Advice:
-    """What an option did to a trace, beside the device as it is."""
+    """Effect of one design option under a trace, compared with the unchanged device."""
 
     option: str
     about: str
@@ -56,19 +56,19 @@ class Advice:
     p99_response_ms: float
     p99_change_pct: float
     waf: float
-    #: None if it was not asked for, and without an erase limit or collection.
+    #: None if not requested, or if the device has no erase limit or does not collect garbage.
     life: Life | None
     #: None if the device has no figures for it.
     energy_mj: float | None
-    #: Capacity that the host loses.
+    #: Capacity that the host loses by the option.
     capacity_change_pct: float
-    #: RAM that the device needs on top.
+    #: Additional RAM that the device needs.
     ram_kb: int
-    #: Whether it served the traces to their end, as fast as the requests came.
+    #: Whether the device served the traces to their end and kept up with the arriving requests.
     trusted: bool
     #: Further risks and needs of the option.
     note: str
-    #: The figure that it is ranked by, for each seed.
+    #: The figure by which the options are ranked, for each seed.
     by_seed: dict[int, float]
 
     def to_dict(self) -> dict[str, object]:
@@ -78,24 +78,24 @@ class Advice:
 
 @dataclass(frozen=True)
 class Advised:
-    """Results: the device as it is, the options, best first, and those refused, with the reason."""
+    """Results: the unchanged device, the options (best first), and the rejected options with the reason."""
 
     base: Result
     life: Life | None
     options: list[Advice]
     refused: dict[str, str]
-    #: What the options are ranked by: a key of `ORDERS`.
+    #: The figure by which the options are ranked: a key of `ORDERS`.
     by: str
-    #: The modes of the layer `journal`, which knows what writes are to ext4.
+    #: The modes of the layer `journal`, which knows the role of each write in ext4.
     journal: JournalAdvice
-    #: The figure of the device as it is that options are ranked by, for each seed.
+    #: The figure of the unchanged device by which options are ranked, for each seed.
     base_by_seed: dict[int, float]
-    #: What the devices held before the runs, beside what is recorded.
+    #: The data on the devices before the runs, and the comparison with the recording.
     state: State
 
     @property
     def headline(self) -> str:
-        """The best option and what it changes, by the figure that the options are ranked by."""
+        """Return the best option and its effect on the figure by which the options are ranked."""
         sound = [advice for advice in self.options if advice.trusted]
         if not sound:
             return (
@@ -154,7 +154,7 @@ _NOTES = {
 
 
 def options(device: Device) -> list[Option]:
-    """List the options that make sense for a device; its own settings decide on times and sizes."""
+    """List the options that apply to a device; times and sizes are derived from its settings."""
     values = {row["key"]: row["value"] for row in device.explain()}
 
     def number(key: str) -> float:
@@ -197,7 +197,7 @@ def options(device: Device) -> list[Option]:
                 "slc.read_us": number(group + "read_us") / 2,
                 "slc.program_us": number(group + "program_us") / 3,
                 "slc.erase_us": number(group + "erase_us") / 3,
-                # A limit is known of these blocks, too, where one is known of the others.
+                # The limit of SLC blocks is set only if that of the other blocks is.
                 "slc.erase_limit": _SLC_ERASES if number(group + "erase_limit") else 0,
                 "slc.fold_after_us": 10000,
             },
@@ -209,16 +209,16 @@ def options(device: Device) -> list[Option]:
 
 
 def _changes(option: Option, values: dict[str, str]) -> bool:
-    """Tell whether an option asks for anything that the device does not have already."""
+    """Return whether an option changes any setting of the device."""
     planes = [values[f"geometry.{part}"] for part in ("dies_per_chip", "planes_per_die")]
     if option.name == "parallel planes" and planes == ["1", "1"]:
         return False
     return any(values.get(key, "").strip('"') != str(value) for key, value in option.settings.items())
 
 
-#: Most bytes of the devices in use that runs share.
+#: Maximum memory for preconditioned devices that runs share, in bytes.
 _IMAGES_BYTES = 4 << 30
-#: Erases that a block stands with one bit in its cells, as `slc.erase_limit` of emmc51-cache (assumed).
+#: Erase limit of a block with one bit per cell, as `slc.erase_limit` of emmc51-cache (assumed).
 _SLC_ERASES = 30_000
 
 
@@ -233,22 +233,24 @@ def advise(
     seeds: int = 1,
     **replay: Any,
 ) -> Advised:
-    """Try every option on traces; `replay` are options of `Device.simulate`.
+    """Simulate every option on traces; `replay` contains options of `Device.simulate`.
 
-    With several `seeds`, figures are means over this number of runs, whose seeds count up from that of
-    `replay`, and an option is called the best only if the seeds tell it from the others.
+    With several `seeds`, each figure is the mean of this many runs, with consecutive seeds from that of
+    `replay`. An option is called the best only if its difference from the others is significant over the
+    seeds.
 
-    `jobs` simulations run at a time; 0: one for each processor. The results do not depend on it.
+    `jobs` simulations run in parallel; 0 means one per processor. The results do not depend on it.
 
     Without `precondition`, or with `auto`, the devices are in the state that meets the recorded response best
-    (`settle`), or in that of a phone after a year. That takes seconds for each different one and 32 GB, once
-    where `images` names a folder. `precondition="none"` takes new devices. Options whose run ended early or
-    was overloaded come last. With block notes, the modes of the layer `journal` are tried too.
+    (`settle`), or in that of a phone after a year. That takes seconds for each different device and 32 GB,
+    and is done once only if `images` names a folder. `precondition="none"` simulates new devices. Options
+    whose run ended early or was overloaded come last. If the trace has block notes, the modes of the layer
+    `journal` are tried too.
 
-    A new device is never collected on a short trace, so it has no lifetime. With `lifetime`, and where
-    the options are ranked by it, every option is run once more, on a used device (`USED`) if new ones were
-    asked for, under the traces until they have written 1 % of the capacity. That takes seconds for each
-    option and 32 GB, once where `images` names a folder.
+    On a short trace a new device never collects garbage, so that no lifetime can be estimated. With
+    `lifetime`, or if the options are ranked by it, every option is run once more. This run repeats the traces
+    until they have written 1 % of the capacity; it is on a used device (`USED`) if new ones were requested.
+    That takes seconds for each option and 32 GB, once where `images` names a folder.
 
     Raises:
         ConfigError: there is no such order, or the device cannot run the traces as it is.
@@ -283,7 +285,7 @@ def advise(
             except ConfigError as error:
                 refused[option.name] = str(error)
                 wanted.remove(option)
-        # Many options share a device in use; each is made once, before the runs.
+        # Many options share a preconditioned device; each device is made once, before the runs.
         made = [pool.submit(_prepare, one, given) for one in changed]
         every = [given.get("seed", 1) + more for more in range(seeds)]
 
@@ -294,7 +296,8 @@ def advise(
             return life_under(changed, layers, traces, base, aged)
 
         def runs(changed: Device, first: Result | None = None) -> Runs:
-            """Run a device with each seed; its lifetime with one, or with each if it ranks the options."""
+            """Run a device with each seed; measure the lifetime with one, or with each if it is the ranking.
+            """
             found = {every[0]: first or changed.simulate(*traces, **given)}
             found |= {seed: changed.simulate(*traces, **given | {"seed": seed}) for seed in every[1:]}
             aged = () if not lifetime else every if by == "lifetime" else every[:1]
@@ -324,7 +327,7 @@ def advise(
 
 @contextlib.contextmanager
 def _shared(replay: RunOptions) -> Iterator[None]:
-    """Let all runs share preconditioned devices: in the folder that was named, else in a temporary one."""
+    """Let all runs share preconditioned devices, in the `images` folder or in a temporary one."""
     if replay.get("images") is not None:
         yield
         return
@@ -334,7 +337,7 @@ def _shared(replay: RunOptions) -> Iterator[None]:
 
 
 def _prepare(device: Device, replay: RunOptions) -> None:
-    """Make a device in use ready for a run; what is wrong with it is reported by the run."""
+    """Precondition a device for a run; errors are ignored here, because the run reports them."""
     images = replay.get("images")
     if images is None:
         return
@@ -348,7 +351,7 @@ def _prepare(device: Device, replay: RunOptions) -> None:
 
 
 class Runs(NamedTuple):
-    """Runs of one device by seed, and what each says of its lifetime."""
+    """Runs of one device by seed, with the lifetime that each yields."""
 
     by_seed: dict[int, Result]
     lives: dict[int, Life | None]
@@ -358,14 +361,14 @@ class Runs(NamedTuple):
         return _mean({seed: run[path] for seed, run in self.by_seed.items()})
 
     def values(self, by: str) -> dict[int, float]:
-        """Return the figure that options are ranked by, for each seed that has it."""
+        """Return the figure by which options are ranked, for each seed that has it."""
         if by == "lifetime":
             return {seed: life.host_gb for seed, life in self.lives.items() if life}
         return {seed: run[FIGURES[by].path] for seed, run in self.by_seed.items()}
 
     @property
     def life(self) -> Life | None:
-        """The lifetime, in the mean over the seeds; None if one of them has none."""
+        """The mean of the lifetimes; None if one of the runs has none."""
         lives = [life for life in self.lives.values() if life]
         if not lives or len(lives) < len(self.lives):
             return None

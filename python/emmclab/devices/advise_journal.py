@@ -1,4 +1,4 @@
-"""Modes of the layer `journal` simulated under a trace with block notes: what each would gain and cost."""
+"""Simulates the modes of the layer `journal` under a trace with block notes: gain and cost of each."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from emmclab.errors import ConfigError
 from emmclab.runtime.signed import signed
 from emmclab.traces.trace import Trace
 
-#: Figures of each mode: time, mean response, flushes that found data, pages programmed.
+#: Figures of each mode: time, mean response, flushes with dirty data in the cache, programmed pages.
 MODE_FIGURES = shown_fields(
     ("run.simulated_s", "response.mean_response_ms", "cache.flushes", "flash.page_programs.total")
 )
-#: The modes that keep the promises of the journal with less work.
+#: The modes that keep the guarantees of the journal with less work.
 MODES = ("ordered_fua", "delta", "packed", "aware")
 
 
 @dataclass(frozen=True)
 class ModeAdvice:
-    """What a mode did to a trace, beside the device without the layer."""
+    """Effect of one mode under a trace, compared with the device without the layer."""
 
     mode: str
     #: Time of the run, seconds.
@@ -33,14 +33,14 @@ class ModeAdvice:
     run_change_pct: float
     mean_response_ms: float
     mean_change_pct: float
-    #: Flushes that found data in the cache of the device.
+    #: Flushes that found dirty data in the cache of the device.
     flushes: int
-    #: Pages of flash programmed, for whatever reason.
+    #: Flash pages programmed, for any reason.
     page_programs: int
     page_programs_change_pct: float
-    #: Bytes that the host can write on a device in use, in GB; None if not asked for or not known.
+    #: Bytes that the host can write to a used device, in GB; None if not requested or not known.
     life_gb: float | None
-    #: Whether it served the traces to their end, as fast as the requests came.
+    #: Whether the device served the traces to their end and kept up with the arriving requests.
     trusted: bool
     note: str
     #: Time of the run for each seed.
@@ -49,17 +49,17 @@ class ModeAdvice:
 
 @dataclass(frozen=True)
 class JournalAdvice:
-    """The modes, best first by the time of the run, or the reason why nothing can be said."""
+    """The modes, sorted by the time of the run, or the reason why none could be compared."""
 
     modes: list[ModeAdvice] = field(default_factory=list)
     refused: dict[str, str] = field(default_factory=dict)
     reason: str = ""
-    #: Whether other seeds may give other figures.
+    #: Whether other seeds may result in other figures.
     is_random: bool = True
 
     @property
     def headline(self) -> str:
-        """The best mode and what it changes, or why nothing can be said."""
+        """Return the best mode and its effect, or the reason why none could be compared."""
         sound = [mode for mode in self.modes if mode.trusted]
         if self.reason or not sound:
             return f"Layer below the journal: {self.reason or 'no mode serves the trace to its end'}"
@@ -85,9 +85,9 @@ def advise_journal(
     life_gb: Callable[[Sequence[str]], float | None],
     **replay: Any,
 ) -> JournalAdvice:
-    """Run every mode on a device; `life_gb` gives a lifetime under layers.
+    """Run every mode on a device; `life_gb` returns the lifetime with a stack of layers.
 
-    `base` are the runs without a layer by seed. Each mode runs with the same seeds.
+    `base` contains the runs without a layer, by seed. Each mode runs with the same seeds.
 
     Raises:
         EmmclabError: a trace cannot be read.
@@ -106,7 +106,7 @@ def advise_journal(
     for mode in MODES:
         layers = [f"journal:{mode}"]
         try:
-            # A trace of the whole device reaches into the layer's log at its end by some requests.
+            # Some requests of a trace of a whole device overlap the layer's log at the end of the device.
             runs = {
                 seed: device.simulate(
                     *traces, layers=layers, **replay | {"wrap_addresses": True, "seed": seed}
@@ -123,7 +123,7 @@ def advise_journal(
 
 
 def _wrapped(base: Result, run: Result) -> str:
-    """Say what share of the requests lies where the layer has its log; empty if none does."""
+    """Return a sentence with the share of requests in the area of the layer's log; empty if none."""
     share = run.fields["requests"]["wrapped_pct"] - base.fields["requests"]["wrapped_pct"]
     return f"{share:.2g} % of the requests lie where the layer has its log and were wrapped" if share else ""
 

@@ -1,4 +1,4 @@
-"""How long a device lives under a trace, as advice gives it."""
+"""Estimates the lifetime of a device under a trace."""
 
 from __future__ import annotations
 
@@ -17,35 +17,36 @@ from emmclab.traces.trace import Trace
 LIFETIME = result_field("wear.lifetime.even_host_bytes")
 GB = 1 << 30
 _YEAR_S = 365.25 * 86400
-#: Share of the capacity that a trace has to write for an estimate of the lifetime, and the most passes.
+#: Share of the capacity that must be written for an estimate of the lifetime, and the maximum number of
+#: passes.
 _LIFE_SHARE = 0.01
 _MOST_PASSES = 100
 
 
 @dataclass(frozen=True)
 class Life:
-    """How long a device lives under a trace: measured on a used device."""
+    """Lifetime of a device under a trace, measured on a used device."""
 
-    #: Write amplification there.
+    #: Write amplification in this run.
     waf: float
     #: Bytes that the host can write until all blocks of one kind have reached their erase limit (perfect
     #: levelling), in GB.
     host_gb: float
-    #: The same in years at the trace's own rate, bytes over duration; None if that lasts no time.
+    #: The same in years at the average rate of the trace; None if the trace has no duration.
     years: float | None
-    #: How often the trace was replayed, until it had written 1 % of the capacity.
+    #: Number of replays of the trace until 1 % of the capacity was written.
     passes: int
-    #: What the device held before.
+    #: Data on the device before the run.
     precondition: str
 
     @property
     def text(self) -> str:
-        """The bytes that the host can write, as the lifetime of a run is shown."""
+        """The bytes that the host can write, formatted as the lifetime of a run."""
         return lifetime_text(self.host_gb)
 
 
 def lifetime_text(host_gb: float | None) -> str:
-    """Return bytes that the host can write, as the lifetime of a run is shown; a dash if unknown.
+    """Format bytes that the host can write as the lifetime of a run; a dash if unknown.
 
     >>> lifetime_text(5120.0), lifetime_text(None)
     ('5.00', '–')
@@ -56,7 +57,7 @@ def lifetime_text(host_gb: float | None) -> str:
 def life_under(
     device: Device, layers: Sequence[str], traces: Sequence[Trace], base: Result, replay: RunOptions
 ) -> Life | None:
-    """Return how long a device in use lives under traces.
+    """Return the lifetime of a used device under traces.
 
     None if the device has no erase limit, stops early, or nothing is written. `base` is the run of the traces
     on the device without layers, and `replay` are the options of the run, with the state of the used device.
@@ -81,7 +82,7 @@ def life_under(
     if not lifetime or run.fields["run"]["stopped"]:
         return None
     host_bytes = lifetime["even_host_bytes"]
-    # As fast as possible is not the trace's own rate.
+    # In the mode "as fast as possible" the rate of the replay is not that of the trace.
     seconds = 0.0 if base.fields["run"]["mode"] == "back_to_back" else base.fields["run"]["simulated_s"]
     years = host_bytes / (written / seconds) / _YEAR_S if seconds else None
     waf = run.fields["write_amplification"]["waf"]
@@ -89,7 +90,7 @@ def life_under(
 
 
 def said(life: Life, base: Result) -> str:
-    """Say in a sentence where a lifetime comes from."""
+    """Return a sentence that explains how a lifetime was measured."""
     times = "once" if life.passes == 1 else f"{life.passes} times"
     rate = (
         base.fields["requests"]["bytes_written"] / base.fields["run"]["simulated_s"] * 86400 / 2**30

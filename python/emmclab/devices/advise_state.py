@@ -1,4 +1,4 @@
-"""What devices hold before the runs of an advice: the given state, or the one that a recording speaks for."""
+"""Chooses the data on devices before the runs of an advice: as given, or as a recording suggests."""
 
 from __future__ import annotations
 
@@ -15,35 +15,36 @@ from emmclab.devices.run_options import RunOptions
 from emmclab.errors import EmmclabError
 from emmclab.runtime.signed import signed
 
-#: Have the state chosen.
+#: Value that requests an automatic choice of the state.
 AUTO = "auto"
-#: Data on the device where nothing is known: on a new one, options on collection would change nothing.
+#: State that is assumed if nothing is known: on a new device, options for garbage collection have no effect.
 USED = "used:1y"
 NEW = "none"
-#: A device that was overwritten until nothing is free; it takes longest to make.
+#: Overwritten until no free blocks are left; this state takes longest to make.
 STEADY = "steady"
-#: The states that are tried, the simplest first: kinds of data, then its amount.
+#: The states that are tried, simplest first: by kind of data, then by amount.
 STATES = (NEW, "sequential:50", "sequential:90", "random:50", "random:90", USED)
 
-#: Difference of the simulated from the recorded mean response up to which a state meets it, in percent.
+#: Maximum difference between the simulated and the recorded mean response for a match, in percent.
 MEETS_PCT = 10.0
-#: Difference of two states up to which the simpler one is taken, in percent of the recorded response.
+#: Maximum difference between two states for which the simpler one is chosen, in percent of the recorded
+#: response.
 ALIKE_PCT = 1.0
-#: A device that is this many times as slow or as fast in its nearest state is not the recorded one.
+#: A device whose nearest state is this many times slower or faster is not the recorded device.
 _OTHER = 2.0
-#: The same of a new device that is faster: data on a device makes it slower, but not that much.
+#: The same limit for a new device that is faster: data makes a device slower, but not that much.
 _OTHER_NEW = 10.0
 
-#: How a state came about.
+#: How a state was chosen.
 GIVEN, RECORDED, ASSUMED = "given", "recorded", "assumed"
 
 
 @dataclass(frozen=True)
 class TriedState:
-    """A state that was held against the recording."""
+    """A state whose mean response was compared with the recording."""
 
     precondition: str
-    #: None if the run ended early, was overloaded or not possible; `reason` says so.
+    #: None if the run ended early, was overloaded or was impossible; `reason` explains it.
     mean_response_ms: float | None
     error_pct: float | None
     reason: str = ""
@@ -51,29 +52,29 @@ class TriedState:
 
 @dataclass(frozen=True)
 class State:
-    """The state of the devices of an advice, and what the recording says of it."""
+    """The state of the devices of an advice, and its comparison with the recording."""
 
     precondition: str
-    #: `given`; `recorded`: of those tried, it is the nearest to the recorded response; or `assumed`.
+    #: `given`; `recorded` (nearest to the recorded response of those tried); or `assumed`.
     chosen: str
     simulated_ms: float
     #: None if no completion is recorded.
     recorded_ms: float | None
     error_pct: float | None
-    #: Why it is assumed; empty if it is not.
+    #: Why the state is assumed; empty if it is not.
     reason: str = ""
     tried: tuple[TriedState, ...] = ()
-    #: States that are as near to the recording and less simple.
+    #: States that match the recording equally well but are less simple.
     alike: tuple[str, ...] = ()
 
     @property
     def meets(self) -> bool | None:
-        """Whether the mean response is the recorded one within `MEETS_PCT`; None if none is recorded."""
+        """Whether the mean response is within `MEETS_PCT` of the recorded one; None if none is recorded."""
         return None if self.error_pct is None else abs(self.error_pct) <= MEETS_PCT
 
     @property
     def line(self) -> str:
-        """The recorded beside the simulated response, and how the state was chosen."""
+        """Return the recorded and the simulated response, and how the state was chosen."""
         where = state_text(self.precondition)
         if self.recorded_ms is None:
             return "" if self.chosen == GIVEN else f"assumed state: {where}; {self.reason}"
@@ -89,7 +90,7 @@ class State:
 
     @property
     def caution(self) -> str:
-        """Say that no state meets the recording; empty if one does, or none was looked for."""
+        """Return a warning that no state matches the recording; empty if one does or none was tried."""
         if self.chosen != RECORDED or self.meets:
             return ""
         return (
@@ -99,7 +100,7 @@ class State:
 
     @property
     def tried_line(self) -> str:
-        """The mean response of each state that was tried; empty if none was."""
+        """Return the mean response of each state that was tried; empty if none was."""
         parts = [
             f"{one.precondition} {one.reason}"
             if one.mean_response_ms is None
@@ -123,17 +124,17 @@ def settle(
 ) -> tuple[State, Result]:
     """Choose the state of the devices of an advice, and return it with the run in it.
 
-    `run` simulates the device as it is in a state. A state that `replay` has is taken. Otherwise the measure
-    is the difference of the simulated from the recorded mean response, and the state with the least one is
-    taken; within `ALIKE_PCT` of it the simplest, in the order of `STATES`. `STEADY` is tried where each other
-    one is too fast. Without recorded completions, and for a device that differs from the recorded one more
-    than its state explains, the state is assumed: `USED`, or new where the device does not collect.
+    `run` simulates the unchanged device in a state. A state given in `replay` is used. Otherwise the state is
+    chosen whose simulated mean response is nearest to the recorded one; of the states within `ALIKE_PCT` of
+    the nearest, the simplest in the order of `STATES`. `STEADY` is tried only if all others are too fast. If
+    the recording has no completions, or the device differs more from the recorded one than any state
+    explains, the state is assumed: `USED`, or new if the device does not collect garbage.
     """
     wanted = replay.get("precondition")
     if wanted not in (None, AUTO):
         base = pool.submit(run, wanted).result()
         return _state(base, GIVEN), base
-    # This run ends before others open the traces: it reports a pipe, which cannot be read twice.
+    # This run finishes before other runs open the traces: it rejects a pipe, which cannot be read twice.
     new = pool.submit(run, NEW).result()
     if not collects:
         return _state(new, ASSUMED, "it does not collect"), new
@@ -148,7 +149,7 @@ def settle(
 
 
 def _nearest(runs: Mapping[str, Result | str], used: Callable[[], Result]) -> tuple[State, Result]:
-    """Take the nearest state, or the assumed one where even that is too far."""
+    """Return the nearest state, or the assumed one if even the nearest differs too much."""
     sound = _sound(runs)
     tried = tuple(_described(name, one) for name, one in runs.items())
     least = min(abs(_error(one)) for one in sound.values())
@@ -184,7 +185,7 @@ def _state(
 
 
 def _unlike(new: Result, replay: RunOptions) -> str:
-    """Say why the recording does not speak for a state of the device; empty if it may."""
+    """Return why the recording cannot determine the state of the device; empty if it can."""
     beside = new.fields["recorded"]["response"]["all"]
     if beside["error_pct"] is None:
         return "no response times are recorded"
@@ -202,7 +203,7 @@ def _unlike(new: Result, replay: RunOptions) -> str:
 
 
 def _tried(runs: Mapping[str, Future[Result]]) -> dict[str, Result | str]:
-    """Return the run in each state, or why it is not possible."""
+    """Return the run in each state, or the reason why it is impossible."""
     found: dict[str, Result | str] = {}
     for name, one in runs.items():
         try:
@@ -217,7 +218,7 @@ def _sound(runs: Mapping[str, Result | str]) -> dict[str, Result]:
 
 
 def _error(run: Result) -> float:
-    """Return the error in percent of a run with recorded times, which `_unlike` has checked."""
+    """Return the error of a run in percent; `_unlike` has checked that times are recorded."""
     error = run.fields["recorded"]["response"]["all"]["error_pct"]
     if error is None:
         raise ValueError("no response times are recorded")
@@ -243,16 +244,16 @@ def collects(device: Device) -> bool:
 
 
 def state_of_life(state: State) -> str:
-    """Return the state in which a lifetime is measured: the given one, but that of a used device for new.
+    """Return the state for measuring the lifetime: the given one, or a used device instead of a new one.
 
-    A state that was chosen by the recording says how fast the device was, not for how long it was used.
+    A state chosen by the recording tells how fast the device was, not how long it had been used.
     """
     is_given = state.chosen == GIVEN and state.precondition != NEW
     return state.precondition if is_given else parse_text(USED)
 
 
 def parse_text(precondition: str) -> str:
-    """Return a state with all of its parts.
+    """Parse the text of a state and return it in full.
 
     >>> parse_text("used:1y")
     'used:365d,daily=2GB,filled=75,random=12,trim=yes'

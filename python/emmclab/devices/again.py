@@ -1,4 +1,4 @@
-"""A stored run that is simulated again: its traces, device and options."""
+"""Simulates a stored run again, with its traces, device and options."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from emmclab.errors import ConfigError, InputError
 from emmclab.traces.reading import read
 from emmclab.traces.trace import Trace
 
-#: Options of a run that `Device.simulate` takes under the same name.
+#: Options of a run that `Device.simulate` accepts under the same name.
 _SAME = ("mode", "rate", "passes", "wrap_addresses", "seed", "check", "drain", "precondition", "first_writes")
 
 
@@ -29,7 +29,7 @@ class Recipe:
     device: Device
     second: Device | None
     traces: Sequence[Trace]
-    #: The file of the trace that preconditions the device, where one does.
+    #: The file of the trace that preconditions the device, if any.
     aged_by: Path | None
     options: Mapping[str, Any]
 
@@ -56,10 +56,10 @@ class Recipe:
 
 
 def _opened(result: Stored, one: Mapping[str, Any]) -> tuple[Path, Trace]:
-    """Open a trace of a result, from the present folder or from that of the result.
+    """Open a trace of a result, relative to the current folder or to the folder of the result.
 
     Raises:
-        InputError: it is gone, has changed, or was no file.
+        InputError: it no longer exists, has changed, or was not a file.
     """
     path, wanted = one.get("path"), one.get("sha256")
     if not isinstance(path, str) or wanted is None:
@@ -95,11 +95,11 @@ def _opened(result: Stored, one: Mapping[str, Any]) -> tuple[Path, Trace]:
 
 
 def recipe_of(result: Stored) -> Recipe:
-    """Return what is needed to simulate a stored result again.
+    """Return the traces, device and options needed to simulate a stored result again.
 
     Raises:
-        ConfigError: the file does not hold it, or the run was no replay of traces.
-        InputError: a trace is gone, has changed, or was no file.
+        ConfigError: the file does not contain them, or the run was not a replay of traces.
+        InputError: a trace no longer exists, has changed, or was not a file.
     """
     fields, options = result.fields, result.fields.get("options") or {}
     device, second = device_of(result), second_of(result)
@@ -130,7 +130,7 @@ def recipe_of(result: Stored) -> Recipe:
 
 
 def device_from(table: Mapping[str, Any]) -> Device:
-    """Take the settings of a device in nested tables, as results hold them.
+    """Make a device of settings in nested tables, as results contain them.
 
     >>> from emmclab.devices.difference import settings_of_device
     >>> device = Device.preset("nexus5").set({"gc.policy": "fifo"})
@@ -138,13 +138,13 @@ def device_from(table: Mapping[str, Any]) -> Device:
     True
 
     Raises:
-        ConfigError: with every unknown key, wrong type and impossible value at once.
+        ConfigError: lists every unknown key, wrong type and impossible value.
     """
     return Device.from_toml("".join(f"{name} = {toml_text(value)}\n" for name, value in table.items()))
 
 
 def with_settings(device: Device, values: Mapping[str, Any]) -> Device:
-    """Return a device with other settings, by dotted key, as JSON values; names are left as they are."""
+    """Return a device with some settings changed, by dotted key, as JSON values; names are not changed."""
     return device.set(
         {key: toml_text(value) for key, value in values.items() if key.partition(".")[0] not in NAMES}
     )

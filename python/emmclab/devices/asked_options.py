@@ -1,4 +1,4 @@
-"""The options of a run as its result repeats them."""
+"""The options of a run, as its result repeats them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from emmclab.devices.layers import Setting
 
 
 class AskedOptions(TypedDict):
-    """How a run was asked for; the keys are those of `run_options`, without `_ns`."""
+    """Requested options of a run; the keys are those of `run_options`, without `_ns`."""
 
     precondition: str
     seed: int
@@ -17,19 +17,19 @@ class AskedOptions(TypedDict):
     passes: int
     wrap_addresses: bool
     drain: bool
-    #: These two, and the first writes, a served device does not have.
+    #: A served device has neither these two nor the first writes.
     mode: NotRequired[str]
     start_offset: NotRequired[int]
     first_writes: NotRequired[int]
-    #: With layers only.
+    #: Only for runs with layers.
     layers: NotRequired[list[str]]
     layer_settings: NotRequired[dict[str, Setting]]
     second: NotRequired[str | None]
-    #: The name of a function of the caller.
+    #: The name of the caller's function.
     victim: NotRequired[str]
-    #: In studies, the capacity that the device was scaled to.
+    #: In studies, the capacity to which the device was scaled.
     capacity: NotRequired[str]
-    #: Of a served device only.
+    #: Only for a served device.
     clock: NotRequired[str]
     think: NotRequired[bool]
     image: NotRequired[str | None]

@@ -1,4 +1,4 @@
-"""The rows of recorded beside simulated figures, of one run and of runs that differ by their seed."""
+"""Rows that compare recorded with simulated figures, of one run or of runs that differ only by their seed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from emmclab.runtime.signed import signed
 
 
 class Beside(NamedTuple):
-    """A row of the table of recorded beside simulated figures: its label, and the figure that it is."""
+    """A row of the table that compares recorded with simulated figures: its label and its figure."""
 
     label: str
     field: ResultField
@@ -21,15 +21,15 @@ class Beside(NamedTuple):
 
     @property
     def is_share(self) -> bool:
-        """Whether the figure is a share, whose error is in points."""
+        """Whether the figure is a share, whose error is in percentage points."""
         return self.field.unit == "%"
 
     def text(self, value: float | None) -> str:
-        """Return a value with its unit; a dash if it is not known."""
+        """Format a value with its unit; a dash if it is not known."""
         return "–" if value is None else f"{self.field.text(value)} {self.field.unit}"
 
     def error_text(self, value: float | None) -> str:
-        """Return the error of a simulated value, in percent, or in points where the figure is a share."""
+        """Format the error of a simulated value: in percent, or in percentage points for a share."""
         return "–" if value is None else f"{signed(value)} {'points' if self.is_share else '%'}"
 
     def of(self, result: Result) -> tuple[float | None, float | None, float | None]:
@@ -39,7 +39,7 @@ class Beside(NamedTuple):
         return values[f"recorded_{kind}"], values[f"simulated_{kind}"], values[error]
 
     def error_of(self, simulated: float, recorded: float) -> float:
-        """Return the error of a simulated value, in percent, or in points where the figure is a share."""
+        """Return the error of a simulated value: in percent, or in percentage points for a share."""
         return simulated - recorded if self.is_share else 100 * (simulated / recorded - 1)
 
 
@@ -55,12 +55,12 @@ def _besides() -> Iterator[Beside]:
             yield Beside(f"{field.label}{which}", field, group, op)
 
 
-#: Rows of the table of recorded beside simulated figures.
+#: Rows of the table that compares recorded with simulated figures.
 BESIDE = tuple(_besides())
 
 
 class BesideSpread(TypedDict):
-    """A recorded figure, mean and range of the simulated one over the seeds, and the error of the mean."""
+    """A recorded figure, mean and range of the simulated figure over the seeds, and the error of the mean."""
 
     recorded: float | None
     mean: float | None
@@ -70,9 +70,10 @@ class BesideSpread(TypedDict):
 
 
 def beside_spread(results: Sequence[Result]) -> dict[str, dict[str, BesideSpread]]:
-    """Put the mean and the range of each simulated figure beside the recorded one, by group and operation.
+    """Compare each recorded figure with the mean and range of the simulated one, by group and operation.
 
-    `error` is that of the mean: in percent for times, in points for shares; None if nothing is recorded.
+    `error` is that of the mean: in percent for times, in percentage points for shares; None without a
+    recorded figure.
     """
     found: dict[str, dict[str, BesideSpread]] = {}
     for row in BESIDE:

@@ -1,4 +1,4 @@
-"""Device presets from measured service times."""
+"""Fits device presets to measured service times."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from emmclab.errors import ConfigError, UnsupportedError
 from emmclab.traces.reading import read
 from emmclab.traces.trace import Trace
 
-#: Text by which results of fio are recognised, and the bytes in which it occurs.
+#: Text by which results of fio are recognised, and the number of bytes in which it occurs.
 _FIO_MARK, _HEAD_BYTES = b'"fio version"', 1 << 16
 
 
@@ -29,20 +29,20 @@ def calibrate(
     Args:
         source: a trace with start (or issue) and completion, or a file of `fio --output-format=json`.
         name: the name of the preset.
-        capacity_gb: capacity that the host sees.
+        capacity_gb: capacity visible to the host.
         seed: of the search and the error bars; the same seed gives the same preset.
-        skip_packed: leave packed commands of a trace out, whose entries a device may program one by one.
+        skip_packed: exclude packed commands of a trace, whose entries a device may program one by one.
 
     Returns:
-        `toml` (the preset, commented), `figures` (name, unit, value, low, high; None if nothing shows it),
-        `durability` (flushes, durable writes and discards: kind, requests, median, setting), `queue_depth`
-        (and `overlapping`, the requests it rests on), `stalls` (requests that took at least twice the time of
-        their size: op, requests, stalls, median_us), `warnings` (what was assumed because the samples do not
-        show it), `sizes` (measured, predicted and held-out service times in us) and the held-out errors in
-        percent.
+        `toml` (the preset, commented), `figures` (name, unit, value, low, high; None if the samples do not
+        show it), `durability` (flushes, durable writes and discards: kind, requests, median, setting),
+        `queue_depth` (and `overlapping`, the number of requests it is based on), `stalls` (requests that took
+        at least twice the time of their size: op, requests, stalls, median_us), `warnings` (what was assumed
+        because the samples do not show it), `sizes` (measured, predicted and held-out service times in us)
+        and the held-out errors in percent.
 
     Raises:
-        EmmclabError: there are no service times in it, or too few sizes.
+        EmmclabError: the source contains no service times, or too few sizes.
 
     >>> import emmclab
     >>> found = calibrate(emmclab.bundled()[2])
@@ -74,7 +74,7 @@ def calibrate(
 
 
 def is_fio(path: Path) -> bool:
-    """Say whether a file holds the JSON results of fio."""
+    """Return whether a file contains JSON results of fio."""
     with path.open("rb") as file:
         return _FIO_MARK in file.read(_HEAD_BYTES)
 

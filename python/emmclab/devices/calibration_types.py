@@ -6,7 +6,7 @@ from typing import TypedDict
 
 
 class CalibratedFigure(TypedDict):
-    """A fitted figure with its 90 % range; None if nothing shows it."""
+    """A fitted figure with its 90 % range; None if the samples do not show it."""
 
     name: str
     unit: str
@@ -16,7 +16,7 @@ class CalibratedFigure(TypedDict):
 
 
 class CalibratedSize(TypedDict):
-    """Service times of requests of one size in us: of the half that was fitted, and of the one held out."""
+    """Service times of requests of one size in us: of the half used for fitting, and of the held-out half."""
 
     op: str
     kb: float
@@ -30,7 +30,7 @@ class CalibratedSize(TypedDict):
 
 
 class DurabilityCost(TypedDict):
-    """Flushes, durable writes or discards, and the setting that has their time."""
+    """Cost of flushes, durable writes or discards, and the setting that contains it."""
 
     kind: str
     requests: int
@@ -39,7 +39,7 @@ class DurabilityCost(TypedDict):
 
 
 class Stalls(TypedDict):
-    """Requests that took at least twice the time of their size."""
+    """Requests that took at least twice the usual time for their size."""
 
     op: str
     requests: int
@@ -48,7 +48,7 @@ class Stalls(TypedDict):
 
 
 class Calibration(TypedDict):
-    """A preset that was fitted to measured service times, and how well it meets them."""
+    """A preset fitted to measured service times, with the errors of the fit."""
 
     toml: str
     page_kb: list[int]

@@ -1,4 +1,4 @@
-"""The words that settings of a device allow, with their meanings."""
+"""The allowed words for settings of a device, with their meanings."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from emmclab import _core
 
 
 def choices(key: str) -> list[tuple[str, str]]:
-    """Return the words that a setting of a device allows, each with its meaning; none if it is no choice.
+    """Return the allowed words for a setting of a device, each with its meaning; empty if it has none.
 
     >>> [word for word, _ in choices("cache.write_back")]
     ['eager', 'idle', 'when_full']
@@ -30,7 +30,7 @@ def choices(key: str) -> list[tuple[str, str]]:
 
 
 def _resolved(node: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any]:
-    """Return the definition that a node refers to; of a list, that of its entries."""
+    """Return the definition to which a node refers; for a list, the definition of its elements."""
     while "$ref" in node or "items" in node:
         node = schema["$defs"][node["$ref"].rpartition("/")[2]] if "$ref" in node else node["items"]
     return node

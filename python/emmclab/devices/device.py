@@ -24,7 +24,7 @@ from emmclab.traces.trace import Ledger, Trace
 
 #: Settings that are seeds of a device.
 _SEEDS = ("power.seed", "gc.seed")
-#: Options of a run that the core acts on, in the order of the results.
+#: Options of a run that the core implements, in the order of the results.
 _OF_THE_CORE = (
     *("mode", "rate", "start_offset_ns", "seed", "check", "first_writes", "drain", "precondition"),
     "wrap_addresses",
@@ -32,7 +32,7 @@ _OF_THE_CORE = (
 
 
 class Device:
-    """The settings of a simulated device; never changed in place.
+    """The settings of a simulated device; immutable.
 
     >>> device = Device.preset("iiswc15-hps").set({"timing.parallelism": "both"})
     >>> device.name
@@ -40,12 +40,12 @@ class Device:
     """
 
     def __init__(self, config: _core.DeviceConfig) -> None:
-        """Hold settings of the core; `preset`, `file` and `named` make them."""
+        """Wrap settings of the core; use `preset`, `file` or `named` to make a device."""
         self._config = config
 
     @staticmethod
     def preset(name: str, capacity: str | None = None) -> Device:
-        """Take a device that comes with emmclab, scaled to a capacity such as `128GB` where one is given.
+        """Return a device that comes with emmclab, scaled to a capacity such as `128GB` if one is given.
 
         >>> len(presets()) >= 7
         True
@@ -57,7 +57,7 @@ class Device:
 
     @staticmethod
     def file(path: str | PathLike[str]) -> Device:
-        """Read a device from a TOML file; settings that it omits have their defaults.
+        """Read a device from a TOML file; omitted settings have their defaults.
 
         >>> Device.file("no-such-device.toml")
         Traceback (most recent call last):
@@ -65,29 +65,29 @@ class Device:
         emmclab.errors.InputError: no-such-device.toml: file not found
 
         Raises:
-            ConfigError: with every unknown key, wrong type and impossible value at once.
+            ConfigError: lists every unknown key, wrong type and impossible value.
         """
         return Device(_core.DeviceConfig.file(path))
 
     @staticmethod
     def from_toml(text: str) -> Device:
-        """Take the settings of a device from TOML; settings that it omits have their defaults.
+        """Read a device from TOML text; omitted settings have their defaults.
 
         >>> device = Device.preset("nexus5")
         >>> Device.from_toml(device.to_toml()).digest == device.digest
         True
 
         Raises:
-            ConfigError: with every unknown key, wrong type and impossible value at once.
+            ConfigError: lists every unknown key, wrong type and impossible value.
         """
         return Device(_core.DeviceConfig.from_toml(text))
 
     @staticmethod
     def named(name: str) -> Device:
-        """Take a preset by its name, or a file by its path (with a slash or ending in `.toml`).
+        """Return a preset by its name, or read a file by its path (with a slash or ending in `.toml`).
 
         Raises:
-            ConfigError: there is no such preset, or the file describes no device.
+            ConfigError: there is no such preset, or the file does not describe a device.
             InputError: the file cannot be read.
 
         >>> Device.named("nexus5").name
@@ -106,12 +106,12 @@ class Device:
             ) from None
 
     def with_capacity(self, capacity: str) -> Device:
-        """Scale the device to a capacity: the blocks of each group in a plane, in proportion; nothing else.
+        """Scale the device to a capacity: change the blocks of each group in a plane, in proportion.
 
-        The capacity, such as `128GB` of 1,024 MB each, becomes a part of the name.
+        Nothing else changes. The capacity, such as `128GB` (1 GB is 1,024 MB), becomes a part of the name.
 
         Raises:
-            ConfigError: it is not a size, or no number of blocks gives a device of this capacity.
+            ConfigError: it is not a size, or no number of blocks results in a device of this capacity.
 
         >>> 64 <= Device.preset("nexus5").with_capacity("64GB").capacity_bytes / 2**30 < 65
         True
@@ -120,7 +120,7 @@ class Device:
 
     @property
     def capacity_bytes(self) -> int:
-        """The capacity that the host sees.
+        """The capacity visible to the host, in bytes.
 
         >>> Device.preset("iiswc15-hps").capacity_bytes == 32 * 2**30
         True
@@ -129,7 +129,7 @@ class Device:
 
     @property
     def capabilities(self) -> Capabilities:
-        """What the device can do, as its EXT_CSD register says it (JESD84-B51, 7.4).
+        """Return the capabilities of the device as its EXT_CSD register reports them (JESD84-B51, 7.4).
 
         `values` has `interface`, `sectors`, `cache_kb`, `cache_in_order`, `barrier`, `reliable_write`,
         `packed_writes`, `packed_reads` and `queue_depth`; `ext_csd` the fields of the register: `name`,
@@ -142,11 +142,11 @@ class Device:
         return capabilities
 
     def fitted_figures(self) -> list[FittedFigure]:
-        """Measure the published figures that a preset was fitted to, beside the device's own.
+        """Measure the published figures to which a preset was fitted, and compare them with the device's own.
 
-        Gives rows of `source` (a table of `emmclab.traces.published`), `figure`, `unit`, `published`, `here`,
-        `deviation_pct`, and the `least` and `most` that agree with what was published: 10 % to either side,
-        or what the printed figure may be rounded from.
+        Returns rows of `source` (a table of `emmclab.traces.published`), `figure`, `unit`, `published`,
+        `here`, `deviation_pct`, and the range `least` to `most` that agrees with the published figure: 10 %
+        to either side, or all values that round to the printed figure.
 
         Raises:
             ConfigError: no published figures are known of this device.
@@ -160,7 +160,7 @@ class Device:
         return rows
 
     def set(self, values: Mapping[str, str | float | bool]) -> Device:
-        """Set values by dotted key, as `{"timing.parallelism": "both"}`; all are checked together.
+        """Set values by dotted key, such as `{"timing.parallelism": "both"}`; all are validated together.
 
         >>> Device.preset("small-1gb").set({"gc.polcy": "fifo"})
         Traceback (most recent call last):
@@ -183,18 +183,18 @@ class Device:
 
     @property
     def name(self) -> str:
-        """The name that results carry."""
+        """The name of the device in results."""
         return self._config.name
 
     @property
     def digest(self) -> str:
         """SHA-256 of all settings, first 16 digits."""
-        import hashlib  # Loads OpenSSL, for which a run does not wait.
+        import hashlib  # Imported here because it loads OpenSSL, for which a run should not wait.
 
         return hashlib.sha256(self.to_toml().encode()).hexdigest()[:16]
 
     def to_toml(self) -> str:
-        """Write every setting in full; the same settings give the same text.
+        """Return all settings as TOML; the same settings result in the same text.
 
         >>> Device.preset("nexus5").to_toml().splitlines()[0]
         'name = "nexus5"'
@@ -202,7 +202,7 @@ class Device:
         return self._config.to_toml()
 
     def explain(self) -> list[ExplainedSetting]:
-        """Return every setting with its value, default, unit, origin, meaning, and what it allows.
+        """Return every setting with its value, default, unit, origin, meaning, and allowed values.
 
         `default` is None for entries of lists, which have none.
 
@@ -214,7 +214,7 @@ class Device:
 
     @property
     def changes(self) -> dict[str, str]:
-        """The settings that differ from the preset, by key, as TOML; of a device file, all that it sets.
+        """Return the settings that differ from the preset, by key, as TOML; for a device file, all it sets.
 
         >>> Device.preset("nexus5").set({"gc.policy": "fifo"}).changes
         {'gc.policy': '"fifo"'}
@@ -228,8 +228,8 @@ class Device:
     def bandwidths(self, units_kb: Sequence[int]) -> list[dict[str, float]]:
         """Measure sequential and random bandwidth of the device full of data (Kim & Kim, Table II).
 
-        Gives for each transfer size `unit_kb`, and `seq_read_mb_s`, `seq_write_mb_s`, `random_read_mb_s` and
-        `random_write_mb_s` in MB/s of 1,048,576 bytes.
+        Returns for each transfer size `unit_kb`, and `seq_read_mb_s`, `seq_write_mb_s`, `random_read_mb_s`
+        and `random_write_mb_s` in MB/s of 1,048,576 bytes.
 
         >>> [row["unit_kb"] for row in Device.preset("small-1gb").bandwidths([2048])]
         [2048]
@@ -238,9 +238,10 @@ class Device:
         return rows
 
     def seeded(self, seed: int) -> Device:
-        """Return the device with the streams of a run's seed: its own seeds, moved by `seed` - 1.
+        """Return the device with seeds derived from the seed of a run: its own seeds plus `seed` - 1.
 
-        Those of the wake-up times (`power.seed`) and of collection by drawn choices (`gc.seed`).
+        The seeds are those of the wake-up times (`power.seed`) and of random choices in garbage collection
+        (`gc.seed`).
 
         >>> rows = Device.preset("nexus5").seeded(3).explain()
         >>> [row["value"] for row in rows if row["key"] == "power.seed"]
@@ -249,7 +250,7 @@ class Device:
         if seed == 1:
             return self
         own = {row["key"]: int(row["value"]) for row in self.explain() if row["key"] in _SEEDS}
-        # Seeds are whole numbers of 63 bits.
+        # Seeds are non-negative integers of 63 bits.
         return self.set({key: (value + seed - 1) % 2**63 for key, value in own.items()})
 
     def precondition(
@@ -260,9 +261,10 @@ class Device:
         seed: int = 1,
         images_limit: int | None = None,
     ) -> bool:
-        """Precondition the device for later runs, and keep it in the folder `images`; nothing if it is there.
+        """Precondition the device for later runs, and store it in the folder `images` unless it is there.
 
-        `what`, `seed` and `images_limit` are as in `simulate`. False if another process is at it.
+        `what`, `seed` and `images_limit` are as in `simulate`. Returns False if another process is
+        preconditioning the same device.
 
         >>> import tempfile
         >>> device = Device.preset("small-1gb").set({"geometry.block_groups.0.blocks": 32})
@@ -280,18 +282,18 @@ class Device:
         )
 
     def simulate(self, *traces: Trace, **options: Unpack[RunOptions]) -> Result:
-        """Drive traces (several: on one clock, starts aligned) through the device.
+        """Replay traces on the device (several traces share one clock and start together).
 
         Args:
             traces: the workload.
-            options: how to run, by name: `emmclab.devices.run_options.RunOptions` describes each.
+            options: options of the run, by name; `emmclab.devices.run_options.RunOptions` describes each.
 
         Raises:
             ConfigError: a setting or option is impossible, the trace does not fit the device or is of several
-                (`read(..., only="device=NAME")` takes one), or `victim` answers with anything but a full
+                devices (`read(..., only="device=NAME")` selects one), or `victim` returns anything but a full
                 block of its view.
-            EmmclabError: the trace cannot be read on.
-            Exception: whatever `victim` raises ends the run.
+            EmmclabError: reading the trace fails.
+            Exception: any exception of `victim` ends the run.
 
         >>> import emmclab
         >>> result = Device.preset("nexus5").simulate(emmclab.read(emmclab.bundled()[0]))
@@ -319,9 +321,9 @@ class Device:
             given["precondition"] = aging.text
         replay = {name: given[name] for name in _OF_THE_CORE}
         if isinstance(aging, Path):
-            # The core is given the trace apart.
+            # The core receives the trace separately.
             replay["precondition"] = "none"
-        # What is asked of the result does not change the run.
+        # Options that only select results do not change the run.
         asked = {
             "percentiles": percentiles_of(given["percentiles"]),
             "distribution": given["distribution"],
@@ -352,7 +354,7 @@ class Device:
         try:
             ledger = _drive(run, stream, given["progress"])
         except FormatError as error:
-            # The device refuses a request, of which it does not know where it is from.
+            # The device rejects a request without knowing its place in the trace.
             raise error.in_file(str(source.path or source.name)) from None
         said = _said(given, second)
         whence = {} if made is None else {"provenance": made.to_dict()}
@@ -380,7 +382,7 @@ def _path(given: str | PathLike[str] | None) -> str | None:
 
 
 def _bin_ns(over_time: bool | str | float) -> int | None:
-    """Return the width of the bins of time in ns, 0 for automatic ones; None if they are not asked for."""
+    """Return the width of the time bins in ns, 0 for automatic bins; None if none were requested."""
     return None if over_time is False else bin_ns(None if over_time is True else over_time)
 
 
@@ -394,7 +396,7 @@ def presets() -> list[str]:
 
 
 def _drive(run: _core.Simulation, stream: _core.Reader, progress: SimulationProgress | None) -> Ledger:
-    """Feed the trace until its end or the device's; give the ledger of the reader."""
+    """Feed the trace until it ends or the device stops; return the ledger of the reader."""
     requests = 0
     while (batch := stream.next()) is not None and run.feed(batch):
         requests += len(batch)
@@ -443,7 +445,7 @@ def compare(
 
 
 def lie_of(device: Device) -> str:
-    """Return the promise that a device breaks on purpose (`cache.lies`); `none` where it keeps all.
+    """Return the guarantee that a device breaks on purpose (`cache.lies`); `none` if it keeps all.
 
     >>> lie_of(Device.preset("small-1gb"))
     'none'

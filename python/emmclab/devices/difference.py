@@ -1,4 +1,4 @@
-"""What differs between two stored results: how they were made, and their figures."""
+"""Compares two stored results: how they were made, and their figures."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from emmclab.devices.result_fields import result_fields
 from emmclab.devices.stored import Stored
 from emmclab.devices.toml_text import toml_text
 
-#: Settings that name a device and say nothing of its work.
+#: Settings that only name a device and do not affect its behaviour.
 NAMES = ("name", "about", "fitted_to")
-#: Options of a run that belong to its layers.
+#: Options of a run that concern its layers.
 OF_LAYERS = ("layers", "layer_settings")
 
-#: Relative difference of sums that were added up in another order.
+#: Relative difference that may result from adding in another order.
 _ROUNDING = 1e-12
 
 
 class Difference(NamedTuple):
-    """Something in which two results were made differently; None if one has no such thing."""
+    """A difference in how two results were made; a value is None if the result does not have it."""
 
     #: `version`, `input`, `reading`, `option`, `layers`, `setting` or `second device`.
     kind: str
@@ -42,21 +42,21 @@ class FigureDifference(NamedTuple):
     unit: str
     first: float | None
     second: float | None
-    #: Of the second against the first; None if the first is 0 or missing, and of shares.
+    #: Of the second relative to the first; None if the first is 0 or missing, and for shares.
     difference_pct: float | None
-    #: That of shares, in percentage points.
+    #: The difference of shares, in percentage points.
     difference_points: float | None
 
 
 class DeviceSettings(NamedTuple):
-    """All settings of a device of a result, in nested tables."""
+    """All settings of a device in a result, in nested tables."""
 
     name: str
     table: Mapping[str, Any]
 
 
 def differences(first: Stored, second: Stored) -> list[Difference]:
-    """Return everything in which two results were made differently, as far as both say it."""
+    """Return every difference in how two results were made, as far as both results record it."""
     pair = (first, second)
     found = list(_plain("version", "emmclab", [one.provenance.get("version") for one in pair]))
     found += _inputs("inputs", pair)
@@ -83,13 +83,13 @@ def differences(first: Stored, second: Stored) -> list[Difference]:
 
 
 def device_of(result: Stored) -> DeviceSettings | None:
-    """Return the settings of the simulated device; None if the result does not hold them."""
+    """Return the settings of the simulated device; None if the result does not contain them."""
     name = result.fields.get("device")
     return next((one for one in _devices(result) if one.name == name), None)
 
 
 def second_of(result: Stored) -> DeviceSettings | None:
-    """Return the settings of the device beside it; None if there is none."""
+    """Return the settings of the second device; None if there is none."""
     name = (result.fields.get("options") or {}).get("second")
     return next((one for one in reversed(_devices(result)) if name and one.name == name), None)
 
@@ -97,7 +97,7 @@ def second_of(result: Stored) -> DeviceSettings | None:
 def setting_differences(kind: str, first: DeviceSettings, second: DeviceSettings) -> Iterator[Difference]:
     """Yield the settings in which two devices differ.
 
-    A list of tables, such as the block groups, is one setting where its length differs.
+    A list of tables, such as the block groups, counts as one setting if its length differs.
     """
     lists = [dict(_lists(part.table)) for part in (first, second)]
     counts = [{key: len(value) for key, value in part.items()} for part in lists]
@@ -132,7 +132,7 @@ def figure_differences(first: Mapping[str, Any], second: Mapping[str, Any]) -> l
 
 
 def figure(fields: Mapping[str, Any], path: str) -> float | None:
-    """Return a figure by its path; None if a result does not have it, and where it is no number.
+    """Return a figure by its path; None if the result does not have it, or if it is not a number.
 
     >>> figure({"run": {"drain_s": 1.5}}, "run.drain_s"), figure({}, "run.drain_s")
     (1.5, None)
@@ -145,7 +145,7 @@ def figure(fields: Mapping[str, Any], path: str) -> float | None:
 
 
 def shown(value: Any) -> str:
-    """Return a value in words.
+    """Format a value for people.
 
     >>> shown("fifo"), shown(None), shown([]), shown(512), shown([{"us": 1}, {"us": 2}])
     ('fifo', '–', 'none', '512', '2 entries')
@@ -167,11 +167,11 @@ def _plain(
 
 
 def _inputs(group: str, pair: Sequence[Stored]) -> Iterator[Difference]:
-    """Yield the traces that differ by their bytes, and the options of reading that differ."""
+    """Yield the traces whose bytes differ, and the options of reading that differ."""
     inputs = [one.provenance.get(group) or [] for one in pair]
     digests = [[one.get("sha256") for one in part] for part in inputs]
     word = "trace" if group == "inputs" else "preconditioning trace"
-    # Two traces without files may be the same or not: their names are all that is known.
+    # Traces without files are compared by their names, which is all that is known of them.
     if digests[0] != digests[1] or None in digests[0]:
         yield from _plain("input", word, [_named(part) for part in inputs])
     reading = [[one.get("reading") or {} for one in part] for part in inputs]
@@ -195,12 +195,12 @@ def _devices(result: Stored) -> list[DeviceSettings]:
 
 
 def settings_of_device(device: Device) -> DeviceSettings:
-    """Return the settings of a device in the form of a result's."""
+    """Return the settings of a device in the form that results use."""
     return DeviceSettings(device.name, tomllib.loads(device.to_toml()))
 
 
 def _flat(table: Any, prefix: str = "", whole: Set[str] = frozenset()) -> Iterator[tuple[str, Any]]:
-    """Yield each value of nested tables with its dotted key; the lists of tables in `whole` are values."""
+    """Yield each value of nested tables with its dotted key; a table list in `whole` is one value."""
     parts = enumerate(table) if isinstance(table, list) else table.items()
     for name, value in parts:
         path = f"{prefix}{name}"
@@ -225,6 +225,6 @@ def _is_list(value: Any) -> bool:
 
 
 def _meanings() -> dict[str, tuple[str, str]]:
-    """Return unit and meaning of each setting that some preset has."""
+    """Return the unit and the meaning of each setting that any preset has."""
     rows = [row for name in presets() for row in Device.preset(name).explain()]
     return {row["key"]: (row["unit"], row["doc"]) for row in rows}

@@ -1,4 +1,4 @@
-"""The sources that devices were fitted to, and whether they allow to rank devices by durable writes."""
+"""The sources to which devices were fitted, and whether devices may be ranked by durable writes."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from typing import Any, NamedTuple
 from emmclab.devices.device import Device
 from emmclab.devices.result import Result
 
-#: Settings of what a flush or a durable write costs beside the work of the flash, in us.
+#: Settings with the cost of a flush or a durable write beyond the flash operations, in us.
 _COSTS = (("cache", "flush_us"), ("controller", "reliable_write_us"), ("interface", "fua_us"))
 
 
 class Fitted(NamedTuple):
-    """The sources that a device was fitted to, and what a flush or a durable write costs on it."""
+    """The sources to which a device was fitted, and the cost of its flushes and durable writes."""
 
-    #: Names of the sources that the device was fitted to.
+    #: Names of the sources to which the device was fitted.
     sources: Sequence[str]
-    #: The settings of what a flush, a reliable write and a write with FUA cost, in us.
+    #: Settings with the cost of a flush, a reliable write and a FUA write, in us.
     costs_us: Sequence[float]
 
     @staticmethod
     def of(settings: Mapping[str, Any]) -> Fitted:
-        """Take it from the settings of a device, as nested tables."""
+        """Read it from the settings of a device, given as nested tables."""
         costs = [(settings.get(group) or {}).get(key) or 0.0 for group, key in _COSTS]
         return Fitted(list(settings.get("fitted_to") or ()), costs)
 
     @staticmethod
     def device(device: Device) -> Fitted:
-        """Take it from a device.
+        """Read it from a device.
 
         >>> Fitted.device(Device.preset("ufs31"))
         Fitted(sources=['samsung20_eufs', 'ufs_fua_times'], costs_us=[535.0, 0.0, 610.0])
@@ -39,7 +39,7 @@ class Fitted(NamedTuple):
 
 
 def fitted_note(result: Result) -> str:
-    """Say that a device was fitted to the trace of a run; empty if it was not.
+    """Return a note that a device was fitted to the trace of the run; empty if it was not.
 
     >>> import emmclab
     >>> fitted_note(emmclab.Device.preset("nexus5").simulate(emmclab.read(emmclab.bundled()[0])))
@@ -56,10 +56,10 @@ def fitted_note(result: Result) -> str:
 
 
 def order_note(devices: Mapping[str, Fitted]) -> str:
-    """Say that the order of devices in flushes and durable writes is not known; empty if it may be.
+    """Return a note that devices must not be ranked by flushes and durable writes; empty if they may be.
 
-    Two devices without a source in common are fitted to figures of two test benches. Those of which both are
-    fitted to nothing, or have no such cost at all, claim nothing: as the designs of a paper.
+    Two devices without a common source were fitted to figures of two test benches. No note is needed if both
+    were fitted to nothing, or if neither has such a cost, as in the designs of a paper.
 
     >>> one, other = Fitted(["x", "y"], [28.0]), Fitted(["z"], [535.0])
     >>> order_note({"a": one, "b": one}), order_note({"a": Fitted([], [1.0]), "b": Fitted([], [2.0])})
@@ -80,7 +80,7 @@ def order_note(devices: Mapping[str, Fitted]) -> str:
 
 
 def _apart(one: Fitted, other: Fitted) -> bool:
-    """Return whether two devices are fitted, to nothing that measured both."""
+    """Return whether two devices were fitted without a common source, and have costs of durable writes."""
     fitted, priced = one.sources or other.sources, any((*one.costs_us, *other.costs_us))
     return bool(fitted) and priced and not {*one.sources} & {*other.sources}
 
@@ -88,17 +88,17 @@ def _apart(one: Fitted, other: Fitted) -> bool:
 def runs_note(results: Sequence[Mapping[str, Any]]) -> str:
     """Return `order_note` of the devices of runs whose workload has flushes or durable writes."""
     made = [one.get("provenance") or {} for one in results if is_durable(one)]
-    # The simulated device comes first; another one beside it serves a layer.
+    # The simulated device comes first; a second device only serves a layer.
     devices = [whence["devices"][0] for whence in made if whence.get("devices")]
     return order_note({device["name"]: Fitted.of(device["settings"]) for device in devices})
 
 
 def pair_note(first: Device, second: Device) -> str:
-    """Return `order_note` of two devices whose flushes or durable writes have costs that differ."""
+    """Return `order_note` for two devices whose costs of flushes or durable writes differ."""
     one, other = Fitted.device(first), Fitted.device(second)
     return "" if one.costs_us == other.costs_us else order_note({first.name: one, second.name: other})
 
 
 def is_durable(result: Mapping[str, Any]) -> bool:
-    """Return whether a run had flushes, or writes that promise durability or an order."""
+    """Return whether a run had flushes, or writes with a guarantee of durability or order."""
     return bool(Result(dict(result)).shown("durable.requests"))

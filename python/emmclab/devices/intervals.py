@@ -1,4 +1,4 @@
-"""Confidence intervals over seeds: of a mean, and of the difference of two settings with the same seeds."""
+"""Confidence intervals over seeds: of a mean, and of the difference of two settings paired by seed."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 #: Confidence of every interval.
 CONFIDENCE = 0.95
-#: The same for people.
+#: The confidence as text.
 CONFIDENCE_TEXT = f"{100 * CONFIDENCE:g} %"
-#: Halvings of the range in which a quantile is searched for.
+#: Number of bisection steps in the search for a quantile.
 _HALVINGS = 200
 
 
@@ -23,14 +23,15 @@ class Interval(NamedTuple):
 
     @property
     def excludes_zero(self) -> bool:
-        """Whether all of it lies on one side of 0."""
+        """Whether both bounds are on the same side of 0."""
         return self.low > 0 or self.high < 0
 
 
 def within(t: float, degrees: int) -> float:
-    """Return the share of Student's t distribution between -t and t.
+    """Return the probability of Student's t distribution between -t and t.
 
-    The sums are those of Abramowitz and Stegun, 26.7.3 for odd and 26.7.4 for even degrees of freedom.
+    It is computed by the sums of Abramowitz and Stegun, 26.7.3 for odd and 26.7.4 for even degrees of
+    freedom.
 
     >>> round(within(12.706, 1), 4), round(within(2.571, 5), 4), round(within(2.228, 10), 4)
     (0.95, 0.95, 0.95)
@@ -50,7 +51,7 @@ def within(t: float, degrees: int) -> float:
 
 @functools.cache
 def t_quantile(confidence: float, degrees: int) -> float:
-    """Return the t between whose negative and itself this share of Student's distribution lies.
+    """Return the two-sided quantile: the t for which `within` is `confidence`.
 
     >>> [round(t_quantile(0.95, degrees), 3) for degrees in (1, 2, 4, 30)]
     [12.706, 4.303, 2.776, 2.042]
@@ -63,7 +64,7 @@ def t_quantile(confidence: float, degrees: int) -> float:
 
 
 def mean_interval(values: Sequence[float], confidence: float = CONFIDENCE) -> Interval | None:
-    """Return the confidence interval of a mean; None for a single value, which has none.
+    """Return the confidence interval of a mean; None for a single value.
 
     >>> low, high = mean_interval([1.0, 2.0, 3.0])
     >>> round(low, 3), round(high, 3)
@@ -81,9 +82,9 @@ def mean_interval(values: Sequence[float], confidence: float = CONFIDENCE) -> In
 
 
 def positive_interval(values: Sequence[float]) -> Interval | None:
-    """Return the confidence interval of a mean, by logarithms where every value is above 0.
+    """Return the confidence interval of a mean, computed on logarithms if every value is above 0.
 
-    Bounds of times and ratios are then above 0, too.
+    The bounds of times and ratios are then above 0, too.
 
     >>> low, high = positive_interval([1.0, 1.0])
     >>> low, high
@@ -100,9 +101,9 @@ def difference_interval(
 ) -> Interval | None:
     """Return the confidence interval of the difference of two settings, paired by seed.
 
-    Both have the same inputs for a seed, so that the differences seed by seed are taken: of logarithms where
-    `ratio` is asked for and every value is above 0. The confidence holds for this many comparisons together
-    (Bonferroni). None if they have less than two seeds in common.
+    Both have the same inputs for a seed, so that the interval is that of the differences per seed: of
+    logarithms if `ratio` is set and every value is above 0. The confidence holds for `comparisons`
+    comparisons together (Bonferroni). None if they have fewer than two seeds in common.
 
     >>> apart = difference_interval({1: 1.0, 2: 1.1, 3: 0.9}, {1: 2.0, 2: 2.2, 3: 1.8}, 1, ratio=True)
     >>> round(math.exp(apart.low), 6), round(math.exp(apart.high), 6), apart.excludes_zero

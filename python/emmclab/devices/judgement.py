@@ -1,4 +1,4 @@
-"""Recorded beside predicted times of requests: figures, errors, and the names of groups."""
+"""Compares recorded with predicted times of requests: figures, errors, and the names of groups."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ from dataclasses import dataclass
 from math import inf, log
 from typing import Any, NamedTuple, TypedDict
 
-#: Requests below which the figures of a group are marked: a 90th percentile has two requests above it then.
+#: Minimum requests of a group; groups below it are marked, as too few requests are above a 90th percentile.
 ENOUGH = 20
-#: Errors in percent for which the share of requests within them is given.
+#: Errors in percent; the share of requests within each is reported.
 WITHIN_PCT = (10, 25, 50)
-#: Units of sizes in KB.
+#: Units of sizes, in KB.
 _UNITS = (("GB", 1 << 20), ("MB", 1 << 10), ("KB", 1))
-#: Operations in their order; durable writes are those with FUA or a preflush.
+#: Operations in the order of the output; durable writes are those with FUA or a preflush.
 _KINDS = ("read", "write", "durable write", "flush", "discard", "secure_erase")
-#: Times for which a device had nothing to do before a request.
+#: Names of ranges of time for which the device was idle before a request.
 _IDLE = ("busy", "<= 1 ms", "1 - 10 ms", "10 - 100 ms", "0.1 - 1 s", "> 1 s")
-#: The same after the operation in a sentence.
+#: The same names as they follow an operation in a sentence.
 _AFTER = ("that find the device busy", *(f"after idle {text.replace('<=', 'up to')}" for text in _IDLE[1:-1]))
 _AFTER += ("after idle > 1 s",)
 
 
 class Spread(NamedTuple):
-    """Times of some requests, ms; None without requests."""
+    """Times of a set of requests, ms; None if there are none."""
 
     requests: int
     mean_ms: float | None
@@ -49,7 +49,7 @@ class Group:
         label: what they have in common.
         recorded: their recorded times.
         predicted: their predicted times.
-        within_pct: share of them whose error is at most as many percent as `WITHIN_PCT` says, in percent.
+        within_pct: for each error of `WITHIN_PCT`, the share of requests within it, in percent.
         share_of_error_pct: share of the sum of all absolute errors.
     """
 
@@ -61,27 +61,27 @@ class Group:
 
     @property
     def is_few(self) -> bool:
-        """Whether so few requests carry no median."""
+        """Whether the group has too few requests for a reliable median."""
         return self.recorded.requests < ENOUGH
 
     @property
     def error(self) -> Error:
-        """Predicted against recorded."""
+        """Error of the predicted against the recorded times."""
         return Error(*map(_error_pct, self.predicted[1:], self.recorded[1:]))
 
     @property
     def ratio(self) -> float | None:
-        """Predicted over recorded median; None if one of them is 0, as for what a model does not do."""
+        """Predicted over recorded median; None if one of them is 0, as for operations a model ignores."""
         times = (self.predicted.median_ms, self.recorded.median_ms)
         return times[0] / times[1] if times[0] and times[1] else None
 
     @property
     def factor(self) -> float:
-        """How far apart the medians are: 0 if they are equal, and the same for half and for twice."""
+        """Distance of the medians: 0 if they are equal, and the same for half as for twice."""
         return inf if self.ratio is None else abs(log(self.ratio))
 
     def to_dict(self) -> dict[str, object]:
-        """Return it for JSON."""
+        """Return all fields as JSON values."""
         names = (f"within_{limit}_pct" for limit in WITHIN_PCT)
         return {
             "group": self.label,
@@ -104,7 +104,7 @@ class CurvePoint(TypedDict):
 
 
 class JudgementFields(TypedDict):
-    """A `Judgement` as JSON has it; groups have the fields of `Group.to_dict`."""
+    """The JSON form of a `Judgement`; groups have the fields of `Group.to_dict`."""
 
     response: dict[str, object]
     service: dict[str, object] | None
@@ -117,7 +117,7 @@ class JudgementFields(TypedDict):
 
 @dataclass(frozen=True)
 class Judgement:
-    """Predicted beside recorded times.
+    """Comparison of predicted with recorded times.
 
     Attributes:
         response: from arrival to completion, over all requests.
@@ -135,18 +135,18 @@ class Judgement:
 
     @property
     def worst(self) -> Group | None:
-        """The group by operation, size and idle time whose median is farthest off; None if all are small."""
+        """The group by operation, size and idle time with the largest median error; None if all are small."""
         enough = [group for group in self.together if not group.is_few]
         return max(enough, key=lambda group: group.factor, default=None)
 
     @property
     def heaviest(self) -> Group | None:
-        """The group by operation, size and idle time with the largest share of all errors."""
+        """The group by operation, size and idle time with the largest share of the total error."""
         enough = [group for group in self.together if not group.is_few]
         return max(enough, key=lambda group: group.share_of_error_pct, default=None)
 
     def to_dict(self) -> JudgementFields:
-        """Return it for JSON."""
+        """Return all fields as JSON values."""
         return {
             "response": self.response.to_dict(),
             "service": None if self.service is None else self.service.to_dict(),
@@ -166,7 +166,7 @@ def _error_pct(predicted: float | None, recorded: float | None) -> float | None:
 
 
 def place(keys: Sequence[Any]) -> tuple[int, ...]:
-    """Return the place of a group among the others; operations are in the order of `_KINDS`."""
+    """Return the sort key of a group; operations are in the order of `_KINDS`."""
     return tuple(_KINDS.index(key) if key in _KINDS else -1 if key is None else int(key) for key in keys)
 
 
@@ -188,7 +188,7 @@ def label(keys: Mapping[str, Any]) -> str:
 
 
 def several(kind: str, count: int = 2) -> str:
-    """Return the name of requests of an operation.
+    """Return the plural name of requests of an operation.
 
     >>> several("durable write"), several("flush"), several("secure_erase", 1)
     ('durable writes', 'flushes', 'secure erase')
@@ -198,7 +198,7 @@ def several(kind: str, count: int = 2) -> str:
 
 
 def _sizes(key: int) -> str:
-    """Return a range of sizes whose ends double, from 4 KB on.
+    """Return a range of sizes whose bounds are powers of two, starting at 4 KB.
 
     >>> _sizes(0), _sizes(2), _sizes(8), _sizes(9)
     ('<= 4 KB', '8 - 16 KB', '0.5 - 1 MB', '1 - 2 MB')
@@ -209,7 +209,7 @@ def _sizes(key: int) -> str:
 
 
 def _doubling_of_whole(key: int) -> str:
-    """Return a range of whole numbers whose ends double.
+    """Return a range of whole numbers whose bounds are powers of two.
 
     >>> _doubling_of_whole(3), _doubling_of_whole(4)
     ('3 - 4', '5 - 8')
@@ -218,6 +218,6 @@ def _doubling_of_whole(key: int) -> str:
 
 
 def nothing(label: str) -> Group:
-    """Return a group of no requests."""
+    """Return a group without requests."""
     none = Spread(0, None, None, None, None)
     return Group(label, none, none, (0.0,) * len(WITHIN_PCT), 0.0)

@@ -1,4 +1,4 @@
-"""Recorded beside predicted times of requests, over all of them and by groups, in SQL."""
+"""Compares recorded with predicted times of requests in SQL, over all requests and by groups."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ from emmclab.devices.judgement import WITHIN_PCT, Group, Judgement, Spread, labe
 from emmclab.runtime.parquet import quoted
 from emmclab.traces.reading import read
 
-#: A cut is put off to a moment at which the device is idle, by at most this share of the requests.
+#: A cut is moved to the next moment at which the device is idle, by at most one part in this many of the
+#: requests.
 _PUT_OFF = 10
-#: Bits of the flags of a trace.
+#: Bits of the flags field of a trace.
 _DURABLE, _FAILED, _APPEND = 1 << 1 | 1 << 2, 1 << 10, 1 << 11
 #: Percentiles of the curves.
 _CURVE = (*(part / 2 for part in range(1, 199)), *(99 + part / 10 for part in range(1, 11)))
 
-#: What requests are grouped by: the SQL of a number, by which groups are in order; it is NULL for no group.
+#: Keys by which requests are grouped: SQL of a number that sorts the groups; NULL means no group.
 _KEYS = {
     "operation": "kind",
     "size": "case when sectors > 0 then greatest(0, ceil(round(log2(sectors / 8.0), 9)))::int end",
@@ -32,7 +33,7 @@ _KEYS = {
 
 
 class Facts(NamedTuple):
-    """What a recording holds."""
+    """Facts about a recording."""
 
     requests: int
     completed: int
@@ -45,12 +46,12 @@ class Facts(NamedTuple):
 
 
 class Recording:
-    """A recording in a database, with what each request found when it arrived."""
+    """A recording in a database, with the state of the device at each arrival."""
 
     def __init__(self, asked: duckdb.DuckDBPyConnection, path: Path) -> None:
         """Read a Parquet file of a trace; requests that ended with an error are not judged."""
         self._asked, self.path = asked, path
-        # Service as profiles define it: of the device where its driver's events tell it, else from the start.
+        # Service times are defined as in profiles: from the driver's events if recorded, else from the start.
         asked.execute(
             f"""create table raw as select file_row_number as row, arrival_ns, sector, sectors, op, flags,
             case when complete_ns > arrival_ns then complete_ns end as complete_ns,
@@ -78,23 +79,23 @@ class Recording:
         self.facts = Facts._make([*counts, ceil(sectors / (1 << 21))])
 
     def _one(self, sql: str, values: Sequence[int] = ()) -> tuple[Any, ...]:
-        """Return the row that a question about all rows has as its answer."""
+        """Return the only row of a query's result."""
         (row,) = self._asked.execute(sql, list(values)).fetchall()
         return row
 
     def refuse_several_devices(self) -> None:
-        """Raise what a replay raises for a trace of several devices."""
+        """Raise the error that a replay raises for a trace of several devices."""
         for _ in read(self.path).batches(one_device=True):
             pass
 
     def cut(self) -> tuple[int, int, bool] | None:
         """Return the row of the cut, its time from the first arrival in ns, and whether the device was idle.
 
-        None if all requests arrive at one time.
+        None if all requests arrive at the same time.
         """
         middle = self.facts.requests // 2
         last = middle + self.facts.requests // _PUT_OFF
-        # Requests of one time are not parted: a cut is a time.
+        # Requests with the same arrival stay together, because a cut is a point in time.
         found = self._asked.execute(
             """with begins as (select row, arrival_ns, depth, idle_ns,
                    arrival_ns - min(arrival_ns) over () as after_ns,
@@ -110,7 +111,7 @@ class Recording:
         return int(row), int(after_ns), bool(is_idle)
 
     def spread(self, *, since: int = 0, before: int | None = None) -> Spread:
-        """Return the recorded response times of some rows."""
+        """Return the recorded response times of a range of rows."""
         end = self.facts.requests if before is None else before
         row = self._one(
             f"""select count(*), {_spread("response_ns")} from recorded
@@ -120,7 +121,7 @@ class Recording:
         return Spread(*row)
 
     def kinds(self, *, since: int = 0, before: int | None = None) -> dict[str, int]:
-        """Return how many judged requests of each operation are in some rows, the most frequent first."""
+        """Return the number of judged requests of each operation in a range of rows, most frequent first."""
         end = self.facts.requests if before is None else before
         rows = self._asked.execute(
             """select kind, count(*) as count from recorded where is_judged and row >= ? and row < ?
@@ -130,7 +131,7 @@ class Recording:
         return dict(rows)
 
     def judged_by_run(self, since: int, rows: Path) -> Judgement:
-        """Judge the rows of a run over the requests from `since` on, in the same order."""
+        """Judge the requests from `since` on by the rows of a simulated run, which are in the same order."""
         self._asked.execute(
             f"""create or replace table run as select *, file_row_number + ? as row
             from read_parquet('{quoted(rows)}', file_row_number = true)""",  # noqa: S608
@@ -152,9 +153,10 @@ class Recording:
         return self._judged(with_service=self.facts.apart > 0)
 
     def judged_by_table(self, since: int) -> Judgement:
-        """Judge medians of the rows before `since`, by kind and size, as predictions for those from it on.
+        """Judge the medians of the rows before `since`, by kind and size, as predictions for the later rows.
 
-        A size that did not occur is predicted by the median of its kind, and a kind by that of all.
+        If a size did not occur before, the prediction is the median of its kind; if a kind did not, that of
+        all requests.
         """
         self._asked.execute(
             """create or replace table judged as
@@ -182,7 +184,7 @@ class Recording:
         return Judgement(response, service, groups, together, self._curve())
 
     def _groups(self, names: Sequence[str], measure: str = "response") -> list[Group]:
-        """Return the groups by some keys, in order; one of all requests without keys."""
+        """Return the groups by some keys, in order; without keys, one group of all requests."""
         keys = [f"{name}_key" for name in names]
         recorded, predicted = f"{measure}_ns", f"predicted_{measure}_ns"
         off = f"abs({predicted} - {recorded})"
@@ -190,7 +192,7 @@ class Recording:
             f"100.0 * count(*) filter (where {off} <= {limit / 100} * {recorded}) / count(*)"
             for limit in WITHIN_PCT
         )
-        # Flushes have no size; the other keys of NULL are of requests that nothing is known of.
+        # Flushes have no size; a NULL in another key means that the property is not known.
         wanted = [f"{key} is not null" for key in keys if names == [key.removesuffix("_key")]]
         found = self._asked.execute(
             f"""select {"".join(f"{key}, " for key in keys)} count(*), {_spread(recorded)},
@@ -222,6 +224,6 @@ class Recording:
 
 
 def _spread(column: str) -> str:
-    """Return the SQL of the figures of a spread, ms."""
+    """Return the SQL for the figures of a spread, in ms."""
     quantiles = (f"quantile_disc({column}, {share}) / 1e6" for share in (0.5, 0.9, 0.99))
     return f"avg({column}) / 1e6, {', '.join(quantiles)}"

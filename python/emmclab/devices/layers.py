@@ -10,12 +10,12 @@ from emmclab import _core
 from emmclab.errors import ConfigError
 from emmclab.runtime.lists import once
 
-#: A value of a setting; sizes are written as `256MiB`.
+#: A value of a setting; sizes are written like `256MiB`.
 Setting = str | int | float | bool
 
 
 class LayerSetting(TypedDict):
-    """A setting of a layer; its default is None if it is worked out."""
+    """A setting of a layer; its default is None if it is computed."""
 
     name: str
     default: Setting | None
@@ -32,10 +32,10 @@ class LayerKind(TypedDict):
 
 
 def layers() -> list[LayerKind]:
-    """List the layers there are: `name`, `about` and `settings`.
+    """List the available layers: `name`, `about` and `settings`.
 
-    Each setting has `name`, `default`, `unit` and `about`; one without default (`None`) is worked out from
-    the device or from other settings, as `about` says.
+    Each setting has `name`, `default`, `unit` and `about`; one without default (`None`) is computed from the
+    device or from other settings, as `about` explains.
 
     >>> [layer["name"] for layer in layers()]
     ['pass-through', 'advil', 'ressd', 'pair', 'nvm-buffer', 'journal', 'lfs']
@@ -45,7 +45,7 @@ def layers() -> list[LayerKind]:
 
 
 def stacks(given: Sequence[str]) -> list[list[str]]:
-    """Understand stacks of layers, each once: names with `+` between, the first on top; `none` for no layer.
+    """Parse stacks of layers, without repetitions: names joined by `+`, top layer first; `none` for no layer.
 
     Raises:
         ConfigError: a name is missing.
@@ -64,7 +64,7 @@ def stacks(given: Sequence[str]) -> list[list[str]]:
 
 
 def settings_of(names: Sequence[str], settings: Mapping[str, Setting]) -> dict[str, Setting]:
-    """Pick the settings of the layers of a stack from those of several stacks.
+    """Select the settings of the layers of one stack from those of several stacks.
 
     >>> settings_of(["journal:delta"], {"journal.log": "8MB", "advil.hot": "none"})
     {'journal.log': '8MB'}
@@ -74,10 +74,10 @@ def settings_of(names: Sequence[str], settings: Mapping[str, Setting]) -> dict[s
 
 
 def refuse_lines(settings: Mapping[str, Setting]) -> None:
-    r"""Refuse values of several lines, of which all but the first would be lost.
+    r"""Reject values of several lines, of which only the first line would be used.
 
     Raises:
-        ConfigError: there is one.
+        ConfigError: a value has several lines.
 
     >>> refuse_lines({"gc.policy": "fifo\ncache.lies=flush"})
     Traceback (most recent call last):
@@ -96,9 +96,9 @@ def refuse_lines(settings: Mapping[str, Setting]) -> None:
 
 
 def stack(names: Sequence[str], settings: Mapping[str, Setting]) -> list[tuple[str, list[tuple[str, str]]]]:
-    """Put layers by name together with their settings, given as `{"advil.reserved": "256MiB"}`.
+    """Combine layers by name with their settings, given as `{"advil.reserved": "256MiB"}`.
 
-    A name may say the layer's mode, as `journal:delta` does for `journal` with `mode` = `delta`.
+    A name may contain the layer's mode, as `journal:delta` does for `journal` with `mode` = `delta`.
 
     Raises:
         ConfigError: there is no such layer, or a setting belongs to no layer of the stack.

@@ -1,4 +1,4 @@
-"""What notebooks show of results: small tables, on light and dark ground."""
+"""Tables of results for notebooks, for light and dark backgrounds."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def result_html(result: Result) -> str:
-    """Show response times by operation, and what the run cost the flash."""
+    """Return an HTML table of response times by operation, and of the flash operations of the run."""
     rows = []
     for op, title in (("", "all"), ("read.", "reads"), ("write.", "writes")):
         mean = result.shown(f"response.{op}mean_ms" if op else "response.mean_response_ms")

@@ -1,4 +1,4 @@
-"""Which difference changed a result: each is simulated alone, from the first configuration on."""
+"""Finds the differences that changed a result: simulates each one alone, from the first configuration on."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from emmclab.devices.result_fields import shown_fields
 from emmclab.devices.stored import Stored
 from emmclab.errors import ConfigError
 
-#: The figures that are followed.
+#: The figures that are compared.
 MAIN = shown_fields(
     (
         "response.mean_response_ms",
@@ -27,52 +27,52 @@ MAIN = shown_fields(
         "run.simulated_s",
     )
 )
-#: The setting that decides which others of its group exist.
+#: The setting that determines which others of its group exist.
 _DECIDES = ("policy", "scheme")
 
-#: The groups of settings that a refusal names.
+#: The groups of settings that an error message names.
 _GROUP = re.compile(r"`([a-z_]+)\.[a-z_.0-9]+`")
 
-#: Called before each run: its number from 1, how many there are, and what is changed in it.
+#: Called before each run with its number from 1, the number of runs, and the change.
 RunProgress = Callable[[int, int, str], None]
 
 
 class Change(NamedTuple):
-    """A difference, and how the first configuration becomes like the second in it."""
+    """A difference, and how to apply it to the first configuration."""
 
     kind: str
     label: str
     first: str
     second: str
     apply: Callable[[Recipe], Recipe]
-    #: The settings of a device that it changes.
+    #: The settings of the device that the change sets.
     values: Mapping[str, Any] = {}
 
 
 class Moved(NamedTuple):
-    """What a change alone did."""
+    """Effect of one change alone."""
 
     kind: str
     label: str
     first: str
     second: str
-    #: The main figures with only this change, by path; empty if it is impossible alone.
+    #: The main figures with only this change, by path; empty if the change is impossible alone.
     figures: dict[str, float | None]
-    #: How far each figure has moved from the first to the second, in percent; None if they are equal.
+    #: Movement of each figure from the first towards the second, in percent; None if they are equal.
     share_pct: dict[str, float | None]
-    #: Why it is impossible alone.
+    #: Why the change is impossible alone.
     reason: str = ""
 
 
 class OneAtATime(NamedTuple):
-    """The figures of both configurations, simulated again, and with each change alone."""
+    """Figures of both configurations, simulated again, and of the first with each change alone."""
 
     first: dict[str, float | None]
     second: dict[str, float | None]
     moved: list[Moved]
-    #: By path: the part of the difference, in percent, that the changes alone do not add up to.
+    #: By path: the part of the difference, in percent, that the sum of the single changes does not explain.
     together_pct: dict[str, float | None]
-    #: Figures that a stored result has otherwise than the run again.
+    #: Figures in which a stored result differs from its new run.
     not_repeated: list[str]
 
     def to_dict(self) -> dict[str, object]:
@@ -88,11 +88,11 @@ def one_at_a_time(
     images: str | PathLike[str] | None = None,
     progress: RunProgress | None = None,
 ) -> OneAtATime:
-    """Simulate two results again, and the first one with each difference alone taken from the second.
+    """Simulate two results again, and the first one with each difference from the second alone.
 
     Raises:
-        ConfigError: a result does not hold what a run needs.
-        InputError: a trace is gone or has changed.
+        ConfigError: a result does not contain what a run needs.
+        InputError: a trace no longer exists or has changed.
     """
     recipes = recipe_of(first), recipe_of(second)
     changes = list(_changes(found, *recipes))
@@ -124,7 +124,7 @@ def one_at_a_time(
             together[path] = None
         else:
             rest = 100.0 - sum(one.share_pct.get(path) or 0.0 for one in moved)
-            # Less is rounding.
+            # A smaller remainder is due to rounding.
             together[path] = 0.0 if abs(rest) < 1e-9 else rest
     return OneAtATime(*ends, moved, together, _not_repeated((first, second), ends))
 
@@ -132,10 +132,10 @@ def one_at_a_time(
 def _with_groups(
     changes: Sequence[Change], moved: list[Moved], move: Callable[[Change], Moved]
 ) -> list[Moved]:
-    """Change settings together where some are impossible alone.
+    """Apply settings together if some of them are impossible alone.
 
-    Those of a group (`cache`) are, else those of all groups that are refused or that the refusals name,
-    else all settings.
+    First the settings of one group (such as `cache`) are combined. If that is impossible, those of all
+    rejected groups and of the groups that the errors name are combined, and at last all settings.
     """
 
     def group_of(label: str) -> str:
@@ -167,7 +167,7 @@ def _with_groups(
 
 
 def _together(changes: Sequence[Change]) -> Change:
-    """Return several settings as one change."""
+    """Combine several settings into one change."""
 
     def apply(recipe: Recipe) -> Recipe:
         values = {key: value for change in changes for key, value in change.values.items()}
@@ -190,7 +190,7 @@ def _main(fields: Mapping[str, Any], path: str) -> float | None:
 def _share(first: float | None, second: float | None, value: float | None) -> float | None:
     if first is None or second is None or value is None or first == second:
         return None
-    # No -0.
+    # Avoids -0.
     return 100 * (value - first) / (second - first) + 0.0
 
 
@@ -216,7 +216,7 @@ def _number(value: float | None) -> str:
 
 
 def _changes(found: Sequence[Difference], first: Recipe, second: Recipe) -> Iterator[Change]:
-    """Yield what can be changed alone; settings that come and go with a policy change with it."""
+    """Yield the changes that can be made alone; settings that only exist under a policy change with it."""
     kinds = {one.kind for one in found}
     if "input" in kinds or "reading" in kinds:
         (one, *_) = [one for one in found if one.kind in ("input", "reading")]
@@ -254,7 +254,7 @@ def _option(one: Difference, second: Recipe) -> Change:
 
 
 def _layers(found: Sequence[Difference], second: Recipe) -> Iterator[Change]:
-    """Yield another stack of layers with its settings, or each setting of the same stack."""
+    """Yield the change to another stack of layers, or one change for each setting of the same stack."""
     stack = next((one for one in found if one.key == "layers"), None)
     if stack is not None:
         options = {name: second.options.get(name) for name in ("layers", "layer_settings")}

@@ -1,4 +1,4 @@
-"""Runs and traces over time as files, for other tools."""
+"""Writes the time bins of runs and traces to files, for other tools."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Rows = list[Row]
 
 
 def over_time_rows(found: Sequence[Profile | Result]) -> Rows:
-    """Return the bins of time of traces or runs, with the names of trace, device and layers.
+    """Return the time bins of traces or runs, with the names of trace, device and layers.
 
     >>> import emmclab
     >>> list(over_time_rows([emmclab.profile(emmclab.bundled()[0])])[0])[:3]
@@ -31,7 +31,7 @@ def over_time_rows(found: Sequence[Profile | Result]) -> Rows:
 
 
 def check_target(path: Path) -> str:
-    """Refuse a file that rows cannot be written to, before the work for them is done; give its ending.
+    """Reject an output file with an unsupported extension before any work is done; return the extension.
 
     Raises:
         ConfigError: its name ends in neither `.csv` nor `.parquet`.
@@ -40,10 +40,10 @@ def check_target(path: Path) -> str:
 
 
 def write_over_time(rows: Rows, path: Path) -> None:
-    """Write bins of time as CSV or Parquet, by the ending; nothing if there are none.
+    """Write time bins as CSV or Parquet, by the file extension; write nothing if there are none.
 
     Raises:
-        ConfigError: the ending is another.
+        ConfigError: the extension is another.
     """
     ending = check_target(path)
     if rows and ending == ".csv":

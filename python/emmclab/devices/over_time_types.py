@@ -1,4 +1,4 @@
-"""The bins of a run over time; `RunTimeRow` of `crates/replay/src/over_time.rs` has the same fields."""
+"""The time bins of a run; `RunTimeRow` of `crates/replay/src/over_time.rs` has the same fields."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TypedDict
 
 
 class RunBin(TypedDict):
-    """A bin of a run over time; times of operations that did not occur are None."""
+    """A time bin of a run; times of operations that did not occur are None."""
 
     time_s: float
     width_s: float

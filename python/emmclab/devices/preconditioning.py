@@ -1,4 +1,4 @@
-"""What a device holds before a run: nothing, data, what a phone has left, or what a trace has written."""
+"""Data on a device before a run: none, synthetic data, the data of a used phone, or the writes of a trace."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from emmclab.errors import ConfigError
 
 
 def parse_precondition(text: str) -> _core.Precondition | Path:
-    """Understand `none`, `sequential:90`, `random:90`, `steady:4`, `used:1y`, or the path of a trace.
+    """Parse `none`, `sequential:90`, `random:90`, `steady:4`, `used:1y`, or the path of a trace.
 
     Raises:
         ConfigError: it is none of these, or an amount is impossible.
@@ -28,7 +28,7 @@ def parse_precondition(text: str) -> _core.Precondition | Path:
 
 
 def no_trace(text: str, device: str) -> _core.Precondition:
-    """Understand a way to precondition a device where a trace cannot; `device` names it in the error.
+    """Parse a state for which a trace is not supported; `device` names the device in the error message.
 
     Raises:
         ConfigError: as `parse_precondition`, and for the path of a trace.

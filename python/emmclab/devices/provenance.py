@@ -1,4 +1,4 @@
-"""What a result was made from: version, command, inputs and settings."""
+"""The provenance of a result: version, command, inputs and settings."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ if TYPE_CHECKING:
     from emmclab.traces.trace import Trace
 
 
-#: Name of the element of a page that holds, for programs, how it was made.
+#: ID of the element of a page that contains the provenance for programs.
 RECORD = "made"
 
 
 class Provenance:
-    """The provenance of a result; the files of the traces are hashed in a thread while the run goes on."""
+    """The provenance of a result; the files of the traces are hashed in a thread during the run."""
 
     def __init__(
         self, devices: Sequence[Device], traces: Sequence[Trace] = (), aged_by: Sequence[Trace] = ()
     ) -> None:
-        """Begin to hash the files of the traces; `aged_by` are those that were replayed before the run."""
+        """Start to hash the files of the traces; `aged_by` are those that were replayed before the run."""
         self._devices, self._traces, self._aged_by = devices, traces, aged_by
         every = [*traces, *aged_by]
         self._hashing = threading.Thread(target=lambda: [trace.digest for trace in every], daemon=True)
@@ -34,10 +34,10 @@ class Provenance:
     def to_dict(self) -> MadeFrom:
         """Return the group `provenance` of a result.
 
-        It has `version`, `command` (of a command), `inputs`, `aged_by` (the trace that preconditioned the
-        device, if one did), `settings` and `devices`. The digest of an input is None if it is no file, or
-        cannot be read again. `settings` has for each device those that differ from its preset. `devices`
-        has all settings of each device, the simulated one first.
+        It has `version`, `command` (if a command made it), `inputs`, `aged_by` (the trace that preconditioned
+        the device, if one did), `settings` and `devices`. The digest of an input is None if it is no file, or
+        cannot be read again. `settings` contains for each device the settings that differ from its preset.
+        `devices` contains all settings of each device, the simulated one first.
         """
         self._hashing.join()
         return {

@@ -1,4 +1,4 @@
-"""Finds the files with registers: a single file, a folder of sysfs, or an archive of it."""
+"""Finds files that contain registers: a single file, a folder of sysfs, or an archive of it."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from emmclab.errors import ConfigError, FormatError, InputError
 from emmclab.traces.reading import read
 from emmclab.traces.recorded_registers import recorded_devices
 
-#: Largest single file that is read, in bytes; logs with a dump are smaller.
+#: Maximum size of a single file, in bytes; logs with a dump are smaller.
 _MOST_BYTES = 4 << 20
-#: Largest file of a folder, in bytes; files of sysfs have at most a page.
+#: Maximum size of a file in a folder, in bytes; files of sysfs have at most one page.
 _MOST_BYTES_IN_TREE = 64 << 10
-#: Largest number of files of a folder; the sysfs folder of a UFS has some thousands.
+#: Maximum number of files in a folder; the sysfs folder of a UFS has some thousands.
 _MOST_FILES = 100_000
 #: Number of bytes at the start of a file in which registers are recognised.
 _HEAD_BYTES = 1 << 16
@@ -32,12 +32,12 @@ _ARCHIVES = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz")
 #: The first bytes of a Parquet file, the format of recordings.
 _PARQUET = b"PAR1"
 
-#: The path of a file for messages, and its bytes.
+#: The path of a file, for messages, and its content.
 RegisterFile = tuple[str, bytes]
 
 
 def is_recording(source: Path) -> bool:
-    """Whether a file has the form of a recording."""
+    """Return whether a file has the format of a recording."""
     if not source.is_file():
         return False
     with source.open("rb") as file:
@@ -45,14 +45,14 @@ def is_recording(source: Path) -> bool:
 
 
 def register_files(source: Path) -> list[RegisterFile]:
-    """Read the files with registers: the file itself, or those of a folder, an archive or a recording.
+    """Read all files with registers: the file itself, or those of a folder, an archive or a recording.
 
     `-` is stdin.
 
     Raises:
         InputError: the operating system refuses, or a file is too large.
         FormatError: an archive is damaged, or a folder or a recording holds no registers.
-        ConfigError: a recording holds those of several devices.
+        ConfigError: a recording contains those of several devices.
     """
     if str(source) == "-":
         return [("-", _bounded(sys.stdin.buffer.read(_MOST_BYTES + 1), source))]
@@ -78,7 +78,7 @@ def register_files(source: Path) -> list[RegisterFile]:
 
 
 def holds_registers(source: Path) -> bool:
-    """Whether a file begins with registers, or a folder or an archive holds some."""
+    """Return whether a file begins with registers, or a folder or an archive contains some."""
     try:
         if not (source.is_dir() or source.is_file()):
             return False
@@ -132,7 +132,7 @@ def _bounded(content: bytes, source: Path) -> bytes:
 
 
 def _held(source: Path) -> Iterator[RegisterFile] | None:
-    """Return the register files of a folder or an archive; `None` of another file."""
+    """Return the register files of a folder or an archive; None for any other file."""
     if source.is_dir():
         return _of_folder(source)
     return _of_archive(source) if _is_archive(source) else None
@@ -143,8 +143,8 @@ def _is_archive(source: Path) -> bool:
 
 
 def _of_folder(folder: Path) -> Iterator[RegisterFile]:
-    """Yield the register files of a folder in order, without files that the kernel refuses to read."""
-    # A folder without a name of its own may be one of descriptors.
+    """Yield the register files of a folder in order, except files that the kernel refuses to read."""
+    # A path without a final name, such as `.`, may be a folder of descriptors.
     root = folder.resolve() if folder.name in ("", "..") else folder
     looked_at = 0
     for parent, folders, names in os.walk(root):
@@ -160,7 +160,7 @@ def _of_folder(folder: Path) -> Iterator[RegisterFile]:
                 with path.open("rb") as file:
                     content = file.read(_MOST_BYTES_IN_TREE)
             except OSError:
-                # Descriptors that a device does not have are files that cannot be read.
+                # The kernel returns an error for descriptors that a device does not have.
                 continue
             yield str(path), content
 
@@ -177,7 +177,7 @@ def _of_archive(source: Path) -> Iterator[RegisterFile]:
                 if file is not None:
                     yield f"{source}/{member.name}", file.read(_MOST_BYTES_IN_TREE)
     except OSError as error:
-        if error.errno is None:  # That of a compressed file which is damaged.
+        if error.errno is None:  # Error of a compressed file that is damaged.
             raise _damaged(source, error) from error
         raise InputError.of(error, source) from error
     except (tarfile.TarError, EOFError, zlib.error, lzma.LZMAError) as error:

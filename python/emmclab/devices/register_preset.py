@@ -1,4 +1,4 @@
-"""A device preset made of what the registers of a device say, and of a base preset for the rest."""
+"""Makes a device preset of the registers of a device, and of a base preset for everything else."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from emmclab.errors import ConfigError
 from emmclab.runtime.quantity import size
 from emmclab.traces.register_types import RegisterReport, RegisterSetting
 
-#: The largest cache that the model has, KB.
+#: Maximum cache size of the model, KB.
 _MOST_CACHE_KB = 1 << 20
 #: Tags of the single list of commands of UFSHCI 2 and 3.
 _TAGS_OF_A_LIST = 32
-#: Settings that follow from the capacity and the size of the flash in SLC mode.
+#: Settings that are derived from the capacity and the size of the flash in SLC mode.
 _SIZES = ("blocks", "pages_per_block", "spare_blocks", "over_provisioning_pct")
-#: Whether WriteBooster takes nothing of the capacity, which is decided with the sizes.
+#: Whether WriteBooster preserves the user capacity; this is decided together with the sizes.
 _PRESERVES = "slc.preserve_user_space"
 
 
 @dataclass(frozen=True)
 class RegisterPreset:
-    """A device preset, and where its values are from.
+    """A device preset, with the origin of its values.
 
     Attributes:
         device: the device.
         toml: its file, with a comment on each value.
         like: the base preset.
-        settings: the settings that registers gave: `key`, `value`, `from`.
-        notes: what was not taken over, with the reason.
+        settings: the settings that registers determine: `key`, `value`, `from`.
+        notes: what was not adopted, with the reason.
     """
 
     device: Device
@@ -45,7 +45,7 @@ class RegisterPreset:
 
 @dataclass
 class _Draft:
-    """Settings on their way from registers to a device."""
+    """The settings of a preset while it is made."""
 
     base: dict[str, Any]
     values: dict[str, str] = field(default_factory=dict)
@@ -53,7 +53,7 @@ class _Draft:
     notes: list[str] = field(default_factory=list)
 
     def set(self, key: str, value: object, whence: str) -> None:
-        """Set a value, which is TOML where it is text."""
+        """Set a value; a string is TOML."""
         self.values[key] = value if isinstance(value, str) else json.dumps(value)
         self.whence[key] = whence
 
@@ -68,10 +68,10 @@ class _Draft:
 
 
 def preset_of(report: RegisterReport, base: Device, source: str, name: str) -> RegisterPreset:
-    """Make the preset of a report of registers, with `base` for what no register says.
+    """Make the preset of a report of registers; `base` provides everything that no register states.
 
     Raises:
-        ConfigError: the base is of the other kind, or the model cannot have what the registers say.
+        ConfigError: the base is of the other kind, or the model does not support what the registers state.
     """
     draft = _Draft(tomllib.loads(base.to_toml()), notes=list(report["notes"]))
     _refuse_other_kind(report, base, draft)
@@ -126,7 +126,7 @@ def _refuse_other_kind(report: RegisterReport, base: Device, draft: _Draft) -> N
 
 
 def _fit_cache(draft: _Draft) -> None:
-    """Fit the size of the cache to the model, and drop what is about a cache where there is none."""
+    """Limit the cache size to the range of the model; without a cache, clear the settings of the cache."""
     if "cache.size_kb" not in draft.values:
         return
     whence, kb = draft.whence["cache.size_kb"], draft.value("cache.size_kb")
@@ -142,7 +142,7 @@ def _fit_cache(draft: _Draft) -> None:
 
 
 def _fit_queue(draft: _Draft) -> None:
-    """Fit the depth of the queue of a UFS to a host with a single list of commands."""
+    """Limit the queue depth of a UFS to the tags of a host with a single command list."""
     key = "controller.queue_depth"
     if key in draft.values and draft.base["interface"]["kind"] == "ufs":
         depth = draft.value(key)
@@ -155,7 +155,7 @@ def _fit_queue(draft: _Draft) -> None:
 
 
 def _fit_packing(draft: _Draft) -> None:
-    """Limit the packing of the base's host to what the device takes; a command queue turns it off."""
+    """Limit the packed commands of the base's host to those of the device; a command queue disables them."""
     if draft.base["interface"]["kind"] != "emmc":
         return
     queued = draft.value("controller.queue_depth") > 1
@@ -167,7 +167,7 @@ def _fit_packing(draft: _Draft) -> None:
 
 
 def _fit_slc(draft: _Draft, report: RegisterReport) -> bool:
-    """Prepare blocks in SLC mode; True if all flash is in SLC mode, which needs none of them."""
+    """Reserve blocks in SLC mode; return True if all flash is in SLC mode, which needs no such blocks."""
     mode = draft.value("slc.mode")
     if report["kind"] != "emmc" or mode != "region" or report["slc"] is None:
         if mode != "off" and draft.base["slc"]["mode"] == "off":
@@ -187,13 +187,13 @@ def _fit_slc(draft: _Draft, report: RegisterReport) -> bool:
 
 
 def _first_slc_blocks(draft: _Draft, whence: str) -> None:
-    """Give the least number of blocks in SLC mode, until their size is known."""
+    """Set the minimum number of blocks in SLC mode, until their size is known."""
     if draft.base["slc"]["mode"] == "off":
         draft.set("slc.blocks", draft.base["gc"]["low_watermark"] + 3, whence)
 
 
 def _toml(device: Device, base: Device, report: RegisterReport, draft: _Draft, source: str) -> str:
-    """Write the settings that are not defaults, each with where it is from."""
+    """Return the settings that differ from the defaults as TOML, each with its origin."""
     defaults = {row["key"]: row["value"] == row["default"] for row in device.explain()}
     of_base = {row["key"]: row["value"] for row in base.explain()}
     origin = f"{_one_line(source)}, {report['standard']}"
@@ -228,7 +228,7 @@ def _toml(device: Device, base: Device, report: RegisterReport, draft: _Draft, s
 def _comment(
     key: str, value: str, of_base: dict[str, str], report: RegisterReport, draft: _Draft, like: str
 ) -> str:
-    """Say where a value is from."""
+    """Return the comment on the origin of a value."""
     if key in ("name", "about"):
         return ""
     last = key.rpartition(".")[2]
@@ -241,5 +241,5 @@ def _comment(
 
 
 def _one_line(text: str) -> str:
-    """Return a text that a comment of TOML can hold."""
+    """Return a text that can be used in a comment of TOML."""
     return "".join(letter if letter.isprintable() else " " for letter in text)

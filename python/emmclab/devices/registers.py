@@ -1,4 +1,4 @@
-"""What a real device says of itself, and a device preset made of it."""
+"""The registers of a real device, and a device preset made of them."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ class Registers:
     """The EXT_CSD register of an eMMC, or the descriptors of a UFS.
 
     Attributes:
-        source: the file or folder that they were read from.
+        source: the file or folder from which they were read.
         kind: `emmc` or `ufs`.
         standard: the standard that the device follows, as `eMMC 5.1`.
         like: the preset of the same class.
         facts: what the device is and can do: `topic`, `text` (None if it is not known), `from` (fields).
         fields: every field: `name`, `register`, `place`, `value` (None if it is not known), `meaning`.
-        notes: what is known but has no setting, or was not taken over, with the reason.
+        notes: what is known but has no setting, or was not adopted, with the reason.
     """
 
     source: str
@@ -44,7 +44,7 @@ class Registers:
 
     @property
     def facts(self) -> list[Fact]:
-        """What the device is and can do."""
+        """The properties and capabilities of the device."""
         return list(self.report["facts"])
 
     @property
@@ -54,30 +54,31 @@ class Registers:
 
     @property
     def notes(self) -> list[str]:
-        """What is known but was not taken over, with the reason."""
+        """What is known but was not adopted, with the reason."""
         return list(self.report["notes"])
 
     def preset(self, *, like: str | None = None, name: str | None = None) -> RegisterPreset:
-        """Make a device preset: what the registers say, and the rest of a preset of the same class.
+        """Make a device preset of the registers, with the other settings of a preset of the same class.
 
         Args:
-            like: that preset, or a device file; by default it is chosen by kind and version.
+            like: the other preset, or a device file; by default it is chosen by kind and version.
             name: the name of the device.
 
         Raises:
-            ConfigError: the base is of the other kind, or the model cannot have what the registers say.
+            ConfigError: the base is of the other kind, or the model does not support what the registers
+                state.
         """
         base = Device.named(like or self.report["like"])
         return preset_of(self.report, base, self.source, printable(name or "own-device"))
 
 
 def registers(source: str | PathLike[str]) -> Registers:
-    """Read what a real device says of itself.
+    """Read the registers of a real device.
 
     Args:
         source: a dump of the EXT_CSD register of an eMMC (debugfs, mmc-utils, U-Boot, hexdump, 512 bytes), or
             the descriptors of a UFS: its folder in sysfs, an archive or a listing of it, or the output of
-            ufs-utils. Or a recording of `emmclab record`, which holds the registers of its device.
+            ufs-utils. Or a recording of `emmclab record`, which contains the registers of its device.
 
     Raises:
         EmmclabError: there are no registers, or they are damaged, incomplete or contradict each other.

@@ -12,12 +12,12 @@ from emmclab.runtime.document import Document
 if TYPE_CHECKING:
     from emmclab.devices.result_types import KeptFields, ResultFields, SecondDevice, UfsUse
 
-#: The group of a result that differs from run to run: the cost on this computer.
+#: The group of a result that differs from run to run: the computing cost.
 WALL_GROUP = "computing"
 
-#: What durability costs.
+#: Figures of the cost of durability.
 DURABILITY = ("requests.other", "cache.flushes", "durable.requests", "durable.mean_ms", "durable.p99_ms")
-#: What link, queues and hibernation of a UFS cost, then what only some have.
+#: Figures of link, queues and hibernation of a UFS, then those that only some UFS have.
 _UFS = (
     *("ufs.to_device.busy_pct", "ufs.to_device.wait_ms", "ufs.to_host.busy_pct", "ufs.to_host.wait_ms"),
     *("ufs.most_in_flight", "ufs.tag_wait_ms", "ufs.queue_wait_ms"),
@@ -62,7 +62,7 @@ _WRITE_BOOSTER = tuple(
 )
 
 
-#: The figures of the second device by its fields: what they are of the first one.
+#: Fields of the second device, with the corresponding fields of the first one.
 _SECOND = {
     "host_bytes_read": "requests.bytes_read",
     "host_bytes_written": "requests.bytes_written",
@@ -73,7 +73,7 @@ _SECOND = {
 
 
 def at(fields: Mapping[str, Any], path: str) -> Any:
-    """Return a value by its path; None below a group that a result does not have.
+    """Return a value by its path; None if the result does not have the group.
 
     >>> at({"wear": {"lifetime": None}}, "wear.lifetime.even_host_bytes") is None
     True
@@ -90,7 +90,7 @@ def at(fields: Mapping[str, Any], path: str) -> Any:
 
 
 def ufs_figures(ufs: UfsUse | None) -> list[tuple[ResultField, float | None]]:
-    """Return what link, queues, zones, WriteBooster and hibernation of a UFS cost.
+    """Return the figures of link, queues, zones, WriteBooster and hibernation of a UFS.
 
     >>> ufs_figures(None)
     []
@@ -102,7 +102,7 @@ def ufs_figures(ufs: UfsUse | None) -> list[tuple[ResultField, float | None]]:
 
 
 def second_figures(second: SecondDevice) -> list[tuple[ResultField, float]]:
-    """Return the figures of the second device, declared as those of the first one.
+    """Return the figures of the second device, formatted as those of the first one.
 
     >>> figures = second_figures({"device": "sdcard", "host_bytes_read": 0, "host_bytes_written": 4096,
     ...     "page_programs": 1, "block_erases": 0, "waf": 1.0})
@@ -130,7 +130,7 @@ def wait_figures(result: Result) -> list[tuple[ResultField, float]]:
 class Result(Document):
     """Result of a run; a mapping of the groups of fields that `emmclab simulate --json` prints.
 
-    A field is also found by its path.
+    A field can also be accessed by its path.
 
     >>> import emmclab
     >>> result = emmclab.Device.preset("nexus5").simulate(emmclab.read(emmclab.bundled()[0]))
@@ -140,7 +140,7 @@ class Result(Document):
 
     @property
     def fields(self) -> ResultFields:
-        """The groups with typed fields, in which mypy finds a wrong key; not to be changed.
+        """The groups with typed fields, so that mypy finds wrong keys; not to be changed.
 
         >>> import emmclab
         >>> result = emmclab.Device.preset("nexus5").simulate(emmclab.read(emmclab.bundled()[0]))
@@ -167,7 +167,7 @@ class Result(Document):
 
     @property
     def run_name(self) -> str:
-        """The device, and the stack of layers above it, if any: what tells runs of one trace apart."""
+        """The name that distinguishes runs of one trace: the device, and the stack of layers, if any."""
         layers = self._fields.get("options", {}).get("layers", ())
         return f"{self['device']} under {'+'.join(layers)}" if layers else str(self["device"])
 
@@ -175,7 +175,7 @@ class Result(Document):
         return result_html(self)
 
     def shown(self, path: str) -> Any:
-        """Return a field to show; None for times of an operation that did not occur and what is not measured.
+        """Return a field for display; None for times of operations that did not occur and unmeasured values.
 
         >>> import emmclab
         >>> writes = emmclab.Device.preset("nexus5").simulate(emmclab.read(emmclab.bundled()[3]))
@@ -196,9 +196,9 @@ class Result(Document):
         return self[path]
 
     def timed(self) -> int:
-        """Return the number of requests whose times are measured: reads and writes.
+        """Return the number of reads and writes, whose times are measured.
 
-        Where the result does not count requests by kind, this is the number of all requests.
+        If the result does not count requests by kind, this is the number of all requests.
 
         >>> import emmclab
         >>> result = emmclab.Device.preset("nexus5").simulate(emmclab.read(emmclab.bundled()[0]))
@@ -209,7 +209,7 @@ class Result(Document):
         return requests["read"] + requests["write"] if "read" in requests else requests["total"]
 
     def deterministic(self) -> KeptFields:
-        """Return the groups that are the same on every computer and in every run.
+        """Return the groups that are identical on every computer and in every run.
 
         >>> import emmclab
         >>> result = emmclab.Device.preset("nexus5").simulate(emmclab.read(emmclab.bundled()[0]))

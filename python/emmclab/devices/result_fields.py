@@ -1,4 +1,4 @@
-"""The fields of a result: path, unit, meaning, column in SQL, and how those that are figures are shown."""
+"""The fields of a result: path, unit, meaning, SQL column, and how figures are displayed."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 _FILE = Path(__file__).parents[1] / "data" / "result-fields.toml"
-#: Units that bytes are shown in.
+#: Display units for bytes.
 _BYTES = {"MB": 1 << 20, "TB": 1 << 40}
-#: Units that are shown as others, or not at all, because the label says what is counted.
+#: Units that are displayed as others, or not at all because the label already names what is counted.
 _SHOWN_AS = {"byte": "MB", "block": "", "map unit": ""}
-#: Ends of the names of a layer's counts, with the unit and the digits of such figures.
+#: Suffixes of the names of a layer's counts, with the unit and the decimals of such figures.
 _COUNTS = {"_bytes": ("byte", 1), "_ms": ("ms", 3), "_pct": ("%", 0)}
-#: Digits of a figure in a sentence.
+#: Significant digits of a figure in a sentence.
 _IN_WORDS = 2
 
 
@@ -26,24 +26,24 @@ class ResultField(NamedTuple):
     about: str
     #: The column of the SQL table `runs`.
     column: str = ""
-    #: What a figure is called wherever it is shown, and in the head of a narrow column.
+    #: Label of the figure wherever it is displayed, and in the header of a narrow column.
     label: str = ""
     short: str = ""
-    #: Behind the point, wherever the figure is shown.
+    #: Decimals of the figure wherever it is displayed.
     digits: int = 0
     #: `lower` or `higher`; empty if neither is better.
     better: str = ""
-    #: The unit in which the figure is shown, where it is not that which all figures of its unit are shown in.
+    #: Display unit of the figure, if it differs from that of other figures with the same unit.
     shown_in: str = ""
 
     @property
     def shown_unit(self) -> str:
-        """The unit in which the figure is shown: bytes are shown in MB, and a label says what is counted."""
+        """The display unit of the figure: MB for bytes, and none if the label already names the unit."""
         return self.shown_in or _SHOWN_AS.get(self.unit, self.unit)
 
     @property
     def name(self) -> str:
-        """The label inside a sentence.
+        """The label for use inside a sentence.
 
         >>> result_field("response.mean_response_ms").name, result_field("response.p99_ms").name
         ('mean response', 'p99 response')
@@ -52,7 +52,7 @@ class ResultField(NamedTuple):
 
     @property
     def head(self) -> str:
-        r"""The head of a narrow column: the short label over the unit, in two lines.
+        r"""The header of a narrow column: the short label above the unit, in two lines.
 
         >>> result_field("response.mean_response_ms").head, result_field("space.space_utilisation").head
         ('Mean\nms', 'Space\nutil.')
@@ -64,7 +64,7 @@ class ResultField(NamedTuple):
 
     @property
     def axis(self) -> str:
-        """The title of an axis: the label inside a sentence, and the unit.
+        """The title of an axis: the label and the unit.
 
         >>> result_field("response.mean_response_ms").axis, result_field("write_amplification.waf").axis
         ('mean response, ms', 'write amplification')
@@ -72,7 +72,7 @@ class ResultField(NamedTuple):
         return f"{self.name}, {self.shown_unit}" if self.shown_unit else self.name
 
     def text(self, value: float | None) -> str:
-        """Return the figure in its digits, as text; a dash if it is unknown.
+        """Format the figure with its decimals; a dash if it is unknown.
 
         >>> result_field("response.p99_ms").text(1234.5), result_field("response.p99_ms").text(None)
         ('1,234.500', '–')
@@ -82,7 +82,7 @@ class ResultField(NamedTuple):
         return "–" if value is None else self._number(value, self.digits)
 
     def in_words(self, value: float) -> str:
-        """Return a figure as in a sentence: with its unit, a time rounded; tables have all digits.
+        """Format a figure for a sentence: with its unit, and times rounded; tables have all digits.
 
         >>> result_field("response.p99_ms").in_words(1234.5678)
         '1,234.57 ms'
@@ -92,7 +92,7 @@ class ResultField(NamedTuple):
         return f"{self.rounded(value)} {self.shown_unit}".strip()
 
     def rounded(self, value: float) -> str:
-        """Return a figure as in a sentence, without its unit.
+        """Format a figure for a sentence, without its unit.
 
         >>> result_field("response.p99_ms").rounded(1234.5678)
         '1,234.57'
@@ -154,10 +154,10 @@ def result_field(path: str) -> ResultField:
 
 
 def shown_fields(paths: tuple[str, ...]) -> tuple[ResultField, ...]:
-    """Return figures by their paths, in order.
+    """Return displayed figures by their paths, in order.
 
     Raises:
-        KeyError: there is no such field, or it is no figure that is shown.
+        KeyError: there is no such field, or it is not a displayed figure.
     """
     found = tuple(map(result_field, paths))
     if bare := [field.path for field in found if not field.label]:
@@ -166,7 +166,7 @@ def shown_fields(paths: tuple[str, ...]) -> tuple[ResultField, ...]:
 
 
 def layer_field(name: str) -> ResultField:
-    """Return how a count of a layer is shown: its name says what is counted, and ends with the unit.
+    """Return the display of a layer's count, derived from its name, which ends with the unit.
 
     >>> field = layer_field("logged_bytes")
     >>> field.label, field.text(3 << 20), field.shown_unit
@@ -179,7 +179,7 @@ def layer_field(name: str) -> ResultField:
 
 
 def field_of_column(column: str) -> ResultField | None:
-    """Return the figure that a column of the SQL table `runs` holds; None if it is none that is shown.
+    """Return the figure in a column of the SQL table `runs`; None if it is not a displayed figure.
 
     >>> field_of_column("waf").label
     'Write amplification'

@@ -1,4 +1,4 @@
-"""The answer of simulated runs in one line, and what stands against trusting it."""
+"""The result of simulated runs in one sentence, and the reasons not to trust it."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ from emmclab.devices.spread import is_random_run, order_of, untested
 from emmclab.runtime.quantity import duration
 from emmclab.runtime.signed import signed
 
-#: The figures of the answer.
+#: The figures of that sentence.
 _MEAN, _P99 = map(result_field, ("response.mean_response_ms", "response.p99_ms"))
 
-#: Share of recorded requests within 1 ms of the device going idle above which open loop misleads.
+#: Above this share of recorded requests within 1 ms of the device becoming idle, open loop misleads.
 DEPENDENT_PCT = 25.0
-#: Share of requests wrapped into a smaller device above which that is said first.
+#: Above this share of requests wrapped into a smaller device, the warning comes first.
 _MUCH_WRAPPED_PCT = 5.0
-#: Share of the offered load that a device serves at the rate that is proposed for an overloaded run.
+#: Share of its capability at which a device should be loaded, for the proposed rate of an overloaded run.
 _COMFORTABLE = 0.8
-#: Share of the time in which requests arrive up to which a backlog is that of a burst, as the core judges it.
+#: Backlogs up to this share of the arrival time count as bursts, as in the core.
 _BURST_SHARE = 0.1
-#: The same in s, whichever is less.
+#: The same limit in seconds; the smaller of the two applies.
 _BURST_S = 10.0
-#: Reads or writes below which a 99th percentile rests on so few that it is said.
+#: Below this number of reads or writes, a note says that the 99th percentile is based on few.
 _FEW = 1_000
-#: Ratio of two times from which two digits tell them apart.
+#: Minimum ratio of two times that differ in two significant digits.
 _TWO_DIGITS = 1.005
-#: Lateness of completions in the median, as a share of the mean response, from which it is said first.
+#: Above this median lateness of completions, as a share of the mean response, the warning comes first.
 _MUCH_LATE = 0.25
 
 
 def headline(result: Result) -> str:
-    """Return the mean response of a run, beside the recorded one where there is one.
+    """Return the mean response of a run, compared with the recorded one if there is one.
 
     >>> import emmclab
     >>> result = emmclab.Device.preset("nexus5").simulate(emmclab.read(emmclab.bundled()[0]))
@@ -51,14 +51,14 @@ def headline(result: Result) -> str:
     mean, beside = result.fields["response"]["mean_response_ms"], result.fields["recorded"]["response"]["all"]
     if beside["recorded_ms"] is None:
         p99 = f"{_P99.short} {_P99.in_words(result.fields['response']['p99_ms'])}"
-        # The requests of other software have no other times than those of the device.
+        # The requests of other software have only the times of the device.
         unknown = "" if result.get("live") else "; no response times are recorded"
         return f"{_mean(mean)}, {p99}{unknown}"
     return beside_text(mean, beside["recorded_ms"], beside["error_pct"])
 
 
 def beside_text(simulated_ms: float, recorded_ms: float, error_pct: float | None) -> str:
-    """Return a simulated mean response beside the recorded one.
+    """Return a simulated mean response, compared with the recorded one.
 
     >>> beside_text(1.9, 1.883, 0.9)
     'mean response 1.90 ms, recorded 1.88 ms (+0.9 %)'
@@ -68,10 +68,10 @@ def beside_text(simulated_ms: float, recorded_ms: float, error_pct: float | None
 
 
 def comparison_headlines(results: Sequence[Result]) -> list[str]:
-    """Name for each trace the device of the least mean response, where it is told from the others.
+    """Name for each trace the device with the smallest mean response, if others are distinguishably slower.
 
-    Runs of one device that differ by their seed count together. Runs that ended early or were overloaded do
-    not measure a device and are left out.
+    Runs of one device that differ only by their seed are combined. Runs that ended early or were overloaded
+    do not measure a device and are left out.
 
     >>> import emmclab
     >>> devices = [emmclab.Device.preset(name) for name in ("iiswc15-4ps", "iiswc15-hps")]
@@ -88,9 +88,9 @@ def comparison_headlines(results: Sequence[Result]) -> list[str]:
 
 
 def runs_by_device(results: Sequence[Result]) -> list[tuple[str, list[Result]]]:
-    """Return name and runs of each device, which differ by their seed.
+    """Return name and runs of each device; the runs differ by their seed.
 
-    Devices of one name are told apart by their order.
+    Devices of the same name are distinguished by their order.
     """
     found: dict[tuple[str, int], list[Result]] = {}
     for run in results:
@@ -109,7 +109,7 @@ def means_by_seed(runs: Sequence[Result]) -> dict[int, float]:
 
 
 def _fastest(results: Sequence[Result]) -> str:
-    """Name the fastest device of one trace, and the next one."""
+    """Name the fastest device of one trace, and the second fastest."""
     found = [(name, means_by_seed(runs)) for name, runs in runs_by_device(results) if all(map(trusted, runs))]
     if not found:
         return "no device served the whole trace and kept up with it"
@@ -135,7 +135,7 @@ def _fastest(results: Sequence[Result]) -> str:
         rest = sorted((place for place in range(len(names)) if place != order.best), key=means.__getitem__)
         if rest and least:
             times = means[rest[0]] / least
-            # Two digits say nothing of a difference below half a percent.
+            # With two digits, a difference below half a percent is not visible.
             said = f"{times:.2f} times" if times >= _TWO_DIGITS else f"{100 * (times - 1):+.2g} %"
             line += f", {names[rest[0]]} {_MEAN.in_words(means[rest[0]])} ({said})"
     recorded = results[0].fields["recorded"]["response"]["all"]["recorded_ms"]
@@ -146,7 +146,7 @@ def _fastest(results: Sequence[Result]) -> str:
 
 
 def without_slc(result: Result) -> str:
-    """Say that a lifetime leaves out blocks in SLC mode, whose limit is not set; else empty.
+    """Return a note that a lifetime excludes SLC blocks, whose limit is not set; empty if not needed.
 
     >>> import emmclab
     >>> without_slc(emmclab.Device.preset("nexus5").simulate(emmclab.read(emmclab.bundled()[0])))
@@ -160,19 +160,19 @@ def without_slc(result: Result) -> str:
 
 
 def trusted(result: Result) -> bool:
-    """Tell whether a run served its trace: to the end, and at least as fast as the requests came."""
+    """Return whether a run served its trace to the end, and kept up with the arriving requests."""
     return not result.fields["run"]["stopped"] and not result.fields["run"]["load"]["overloaded"]
 
 
 def ended_early(result: Result) -> str:
-    """Say that a run ended early; empty if it did not."""
+    """Return a warning that a run ended early; empty if it did not."""
     if not (reason := result.fields["run"]["stopped"]):
         return ""
     return f"ended early, after {result.fields['requests']['total']:,} requests: {reason}"
 
 
 def much_wrapped(result: Result) -> str:
-    """Say that many requests were wrapped into a smaller device; empty if few were."""
+    """Return a warning that many requests were wrapped into a smaller device; empty if few were."""
     if (wrapped := result.fields["requests"]["wrapped_pct"]) <= _MUCH_WRAPPED_PCT:
         return ""
     return (
@@ -184,7 +184,7 @@ def much_wrapped(result: Result) -> str:
 
 
 def warnings(result: Result) -> list[str]:
-    """List what stands against trusting the figures of a run, the gravest first.
+    """List the reasons not to trust the figures of a run, most severe first.
 
     >>> import emmclab
     >>> warnings(emmclab.Device.preset("nexus5").simulate(emmclab.read(emmclab.bundled()[0])))
@@ -220,7 +220,7 @@ def warnings(result: Result) -> list[str]:
 
 
 def refusals_text(refused: Sequence[Refusal]) -> str:
-    """Return how many requests of a served device were refused, and why, by the rule that they break.
+    """Return how many requests a served device refused, by the rule that they violate.
 
     >>> refusals_text([{"requests": 2, "first": "zone 7 is full"}, {"requests": 1, "first": "too long"}])
     '2 (the first: zone 7 is full), 1 (too long)'
@@ -232,7 +232,7 @@ def refusals_text(refused: Sequence[Refusal]) -> str:
 
 
 def lateness(result: Result) -> str:
-    """Say how late completions of a served device were sent; empty if it follows no clock of the host."""
+    """Return how late a served device sent completions; empty if it does not follow the host's clock."""
     live = result.get("live") or {}
     if live.get("late_p50_us") is None:
         return ""
@@ -243,7 +243,7 @@ def lateness(result: Result) -> str:
 
 
 def _much_late(result: Result) -> str:
-    """Say that software saw other response times than the device had; empty if they are about the same."""
+    """Return a warning that software saw other response times than the device had; empty if similar."""
     live, mean_ms = result.get("live") or {}, result.fields["response"]["mean_response_ms"]
     late = lateness(result) if result.timed() else ""
     if not late or live["late_p50_us"] < _MUCH_LATE * 1000 * mean_ms:
@@ -256,7 +256,7 @@ def _much_late(result: Result) -> str:
 
 
 def offered(result: Result) -> str:
-    """Say how much work the requests of an overloaded run offer: in all, or else while the queue grew."""
+    """Return the load offered by an overloaded run: on the whole, or else while the queue grew."""
     offered_pct = _offered_pct(result)
     if offered_pct > 100:
         return f"{offered_pct:,.0f} % of what"
@@ -264,12 +264,12 @@ def offered(result: Result) -> str:
 
 
 def _offered_pct(result: Result) -> float:
-    """Return the load that an overloaded run offers; only a run that is not overloaded has none."""
+    """Return the load offered to an overloaded run, in percent; only runs without overload lack it."""
     return result.fields["run"]["load"]["offered_pct"] or 0.0
 
 
 def _overload(result: Result, closed: str) -> str:
-    """Say how much work requests offered, how long its queue became, and what helps."""
+    """Return a sentence with the offered load, the length of the queue, and the remedies."""
     load = result.fields["run"]["load"]
     if _offered_pct(result) > 100:
         left = (
@@ -289,7 +289,7 @@ def _overload(result: Result, closed: str) -> str:
 
 
 def _lighter(result: Result) -> float:
-    """Return a rate at which the device keeps up."""
+    """Return a rate with which the device keeps up."""
     load = result.fields["run"]["load"]
     span_s = result.fields["run"]["simulated_s"] - load["backlog_s"]
     # Either the queue does not grow, or it stays far shorter than the trace.
@@ -304,7 +304,7 @@ def _lighter(result: Result) -> float:
 
 
 def changes_line(changes: Sequence[SettingChange]) -> str:
-    """Name settings that changed while a device was served, each with its simulated time.
+    """Return the settings that changed while a device was served, each with its simulated time.
 
     >>> changes_line([{"at_s": 1.5, "key": "cache.lies", "from": '"none"', "to": '"flush"'}])
     'cache.lies from none to flush at 1.500 s'
@@ -316,12 +316,12 @@ def changes_line(changes: Sequence[SettingChange]) -> str:
 
 
 def _bare(value: str) -> str:
-    """Return a value of TOML without quotes."""
+    """Return a TOML value without quotes."""
     return value.strip('"')
 
 
 def mode_line(result: Result) -> str:
-    """Name the mode of a run, and why it was chosen, where it was.
+    """Return the mode of a run, and the reason if it was chosen automatically.
 
     >>> import emmclab
     >>> mode_line(emmclab.Device.preset("nexus5").simulate(emmclab.read(emmclab.bundled()[0])))
@@ -330,7 +330,7 @@ def mode_line(result: Result) -> str:
     name = mode_name(result.fields["run"]["mode"])
     line = f"{name} ({reason})" if (reason := result.fields["run"]["mode_reason"]) else name
     if clock := (result.get("live") or {}).get("clock"):
-        # In idle time a device writes its cache back, so that flushes find less.
+        # When idle, a device writes back its cache, so that flushes find less dirty data.
         idle = (
             "no idle time" if clock == "free" and not result.fields["options"].get("think") else "idle time"
         )
@@ -339,7 +339,7 @@ def mode_line(result: Result) -> str:
 
 
 def mode_name(mode: str) -> str:
-    """Name a mode in words.
+    """Return the name of a mode for people.
 
     >>> mode_name("closed"), mode_name("back_to_back")
     ('closed loop', 'back to back')
@@ -375,7 +375,7 @@ def state_text(precondition: str) -> str:
 
 
 def completion(result: Mapping[str, Any]) -> str:
-    """Describe when a write is complete: in the write buffer if it takes writes, else in the flash.
+    """Describe when a write completes: in the write buffer if the device buffers writes, else in the flash.
 
     >>> completion({"configuration": {"write_complete": "programmed"}, "cache": {"units_written": 5}})
     'in the write buffer, durable ones when programmed'
@@ -395,7 +395,7 @@ def completion_of(write_complete: str, buffered: bool) -> str:
 
 
 def beside_rows(result: Result) -> list[tuple[str, ...]]:
-    """Return label, recorded, simulated and error of each figure, as text; a dash if nothing is known.
+    """Return label, recorded, simulated and error of each figure, as text; a dash for unknown values.
 
     >>> import emmclab
     >>> result = emmclab.Device.preset("nexus5").simulate(emmclab.read(emmclab.bundled()[0]))
@@ -410,9 +410,9 @@ def beside_rows(result: Result) -> list[tuple[str, ...]]:
 
 
 def beside_notes(results: Sequence[Result]) -> list[str]:
-    """Say what limits the comparison of recorded and simulated times.
+    """Return notes on the limits of a comparison of recorded with simulated times.
 
-    `results` are runs of one trace on one device, each with another seed.
+    `results` are runs of one trace on one device with different seeds.
 
     >>> import emmclab
     >>> beside_notes([emmclab.Device.preset("nexus5").simulate(emmclab.read(emmclab.bundled()[1]))])[1]

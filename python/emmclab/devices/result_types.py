@@ -23,7 +23,7 @@ class ByOperation(TypedDict, Generic[T]):
     write: T
 
 
-#: Number of blocks by a count: `blocks[i]` of them have at least `from[i]`, and less than `from[i + 1]`.
+#: Histogram of blocks by a count: `blocks[i]` of them have at least `from[i]`, and less than `from[i + 1]`.
 Distribution = TypedDict(
     "Distribution",
     {"min": int, "max": int, "mean": float, "deviation": float, "from": list[int], "blocks": list[int]},
@@ -34,14 +34,14 @@ SettingChange = TypedDict("SettingChange", {"at_s": float, "key": str, "from": s
 
 
 class Refusal(TypedDict):
-    """Requests that a device does not take as they came, because they break one rule."""
+    """Requests that a device does not accept as they arrived, because they violate a rule."""
 
     requests: int
     first: str
 
 
 class Configuration(TypedDict):
-    """The settings of the device that decide most."""
+    """The most important settings of the device."""
 
     capacity_bytes: int
     ram_kb: int
@@ -62,7 +62,7 @@ class Load(TypedDict):
 
 
 class Run(TypedDict):
-    """How the workload was driven, and how that ended."""
+    """How the workload was replayed, and how the run ended."""
 
     mode: str
     mode_reason: str | None
@@ -112,7 +112,7 @@ class ResponseTimes(Percentiles):
 
 
 class PercentileRow(TypedDict):
-    """A percentile that was asked for."""
+    """A requested percentile."""
 
     op: str
     percentile: float
@@ -120,7 +120,7 @@ class PercentileRow(TypedDict):
 
 
 class ResponseRow(TypedDict):
-    """A class of the distribution of response times."""
+    """A bin of the distribution of response times."""
 
     op: str
     up_to_ms: float
@@ -129,7 +129,7 @@ class ResponseRow(TypedDict):
 
 
 class DurableTimes(Times):
-    """Flushes and writes that promise durability or an order."""
+    """Flushes and writes with a guarantee of durability or order."""
 
     requests: int
 
@@ -154,7 +154,7 @@ class WaitTimes(TypedDict):
 
 
 class TimeBeside(TypedDict):
-    """A recorded and a simulated time."""
+    """A recorded and the corresponding simulated time."""
 
     recorded_ms: float | None
     simulated_ms: float | None
@@ -162,7 +162,7 @@ class TimeBeside(TypedDict):
 
 
 class ShareBeside(TypedDict):
-    """A recorded and a simulated share."""
+    """A recorded and the corresponding simulated share."""
 
     recorded_pct: float | None
     simulated_pct: float | None
@@ -188,7 +188,7 @@ class Space(TypedDict):
 
 
 class WriteAmplification(TypedDict):
-    """Bytes programmed over bytes that the host wrote, in all and by cause."""
+    """Bytes programmed per byte that the host wrote, in total and by cause."""
 
     waf: float
     host: float
@@ -383,7 +383,7 @@ class Energy(TypedDict):
 
 
 class DriverCounts(TypedDict):
-    """The host driver's treatment of flags."""
+    """Flags handled by the host driver."""
 
     kernel: str
     flushes: int
@@ -417,14 +417,14 @@ class SecondDevice(TypedDict):
 
 
 class Computing(TypedDict):
-    """Cost of the run on this computer."""
+    """Computing cost of the run."""
 
     wall_s: float
     page_operations_per_s: float
 
 
 class DeterministicFields(TypedDict):
-    """Fields of what a device did, by group, that are the same on every computer and in every run."""
+    """Fields about the device, by group, that are identical on every computer and in every run."""
 
     device: str
     configuration: Configuration
@@ -450,9 +450,10 @@ class DeterministicFields(TypedDict):
     power: PowerStates
     energy: Energy
     host: HostCounts | None
-    #: What became of each record of the input; `reissued` is None if nothing tells re-issues.
+    #: Number of records of the input by their treatment; `reissued` is None if re-issues cannot be
+    #: recognised.
     ledger: dict[str, int | None]
-    #: Each with `name`, times for which it held requests, and the counts that the layer declares.
+    #: Each with `name`, the times for which it delayed requests, and the counts that the layer declares.
     layers: NotRequired[list[dict[str, Any]]]
     durable: NotRequired[DurableTimes]
     first_writes: NotRequired[list[tuple[int, int]]]
@@ -462,7 +463,7 @@ class DeterministicFields(TypedDict):
 
 
 class DeviceFields(DeterministicFields):
-    """Fields of what a device did, by group."""
+    """Fields about the device, by group."""
 
     computing: Computing
 
@@ -475,7 +476,7 @@ class ResultFields(DeviceFields):
 
 
 class KeptFields(DeterministicFields):
-    """Fields of a result without its cost on this computer, as studies keep it."""
+    """Fields of a result without the computing cost, as studies store them."""
 
     trace: str
     options: AskedOptions

@@ -1,8 +1,8 @@
-"""The options of a simulated run. Each is declared once: name, type, default, range and meaning.
+"""The options of a simulated run. Each is declared once here: name, type, default, range and meaning.
 
 `Device.simulate` takes them as keywords, commands as options (`cli.simulation`), grids of studies as keys
 (`studies.grid`), and results repeat them; the reference and `emmclab explain` describe them from here. The
-core declares those that it acts on a second time, in Rust (`ReplayOptions`); a test compares the two.
+core declares those that it implements again in Rust (`ReplayOptions`); a test compares both.
 """
 
 from __future__ import annotations
@@ -22,26 +22,26 @@ if TYPE_CHECKING:
 #: Called after each batch: bytes read, bytes in all (None = unknown), requests, simulated seconds so far.
 SimulationProgress = Callable[[int, int | None, int, float], None]
 
-#: What a victim policy sees: the full blocks of one block group in one plane, as they are at one decision.
+#: Input of a victim policy: the full blocks of one block group in one plane at the time of the decision.
 VictimView = _core.VictimView
 
-#: Chooses the block to collect out of `view.full_blocks`; None if none is worth it.
+#: Returns the block of `view.full_blocks` to collect; None to collect none.
 VictimPolicy = Callable[[VictimView], int | None]
 
 
 @dataclass(frozen=True)
 class RunOption:
-    """What there is to know about an option beside its name and type.
+    """Declaration of an option, besides its name and type.
 
     Attributes:
-        default: its value where it is not given.
+        default: its value if it is not given.
         about: one or two sentences on what it does, with its unit.
         name: its name in Python and in studies, which `RUN_OPTIONS` adds.
         words: the allowed values, if they are words.
-        least: the least number that it can be.
-        most: the greatest number that it can be.
+        least: the minimum value.
+        most: the maximum value.
         option: its name on the command line; empty for its own name, None if no command has it.
-        metavar: what stands for the value in the help of the command line.
+        metavar: the placeholder of the value in the help of the command line.
         panel: the panel of the help of commands.
     """
 
@@ -68,7 +68,7 @@ class RunOption:
 
     @property
     def range(self) -> str:
-        """The allowed values as text; empty if the type is the only limit.
+        """The allowed values as text; empty if only the type limits them.
 
         >>> RUN_OPTIONS["rate"].range, RUN_OPTIONS["passes"].range
         ('0.000001 to 1000000', '1 or more')
@@ -82,7 +82,7 @@ class RunOption:
 
 
 class OptionsOfAnyLayers(TypedDict, total=False):
-    """The options of a run but for its layers, which `compare` takes in another form."""
+    """The options of a run except its layers, which `compare` accepts in another form."""
 
     mode: Annotated[
         str | None,
@@ -280,7 +280,7 @@ RunOptions.__doc__ = "\n".join(
 
 
 def check(name: str, value: Any) -> None:
-    """Reject a value outside the range of an option.
+    """Reject a value outside the range of an option, or one that is not among its words.
 
     Raises:
         ConfigError: it is outside its range, or none of its words.
@@ -304,7 +304,7 @@ def check(name: str, value: Any) -> None:
 
 
 def checked(options: RunOptions) -> dict[str, Any]:
-    """Return all options, those that are not given with their defaults.
+    """Return all options; those that are not given have their defaults.
 
     Raises:
         ConfigError: a value is impossible.

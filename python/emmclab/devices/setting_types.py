@@ -1,4 +1,4 @@
-"""Types of what the core says of the settings of a device."""
+"""Types of the core's descriptions of the settings of a device."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ class ExplainedSetting(TypedDict):
     value: str
     default: str | None
     unit: str
-    #: `default`, `preset NAME`, the file, or the option that set it.
+    #: `default`, `preset NAME`, the file, or the option that set the value.
     origin: str
     doc: str
-    #: What it allows, in words.
+    #: The allowed values, in words.
     allowed: str
 
 
 class FittedFigure(TypedDict):
-    """A published figure that a preset was fitted to, beside the device's own."""
+    """A published figure to which a preset was fitted, with the device's own figure."""
 
     source: str
     figure: str
@@ -33,7 +33,7 @@ class FittedFigure(TypedDict):
 
 
 class CapabilityValues(TypedDict):
-    """What a device can do."""
+    """Capabilities of a device."""
 
     interface: str
     sectors: int
@@ -47,7 +47,7 @@ class CapabilityValues(TypedDict):
 
 
 class RegisterField(TypedDict):
-    """A field of the register EXT_CSD; `byte` is its lowest."""
+    """A field of the EXT_CSD register; `byte` is its lowest byte."""
 
     name: str
     byte: int
@@ -56,7 +56,7 @@ class RegisterField(TypedDict):
 
 
 class Capabilities(TypedDict):
-    """What a device can do, as values and as its register says it."""
+    """Capabilities of a device, as values and as register fields."""
 
     values: CapabilityValues
     ext_csd: list[RegisterField]

@@ -1,4 +1,4 @@
-"""Runs that differ by their seed alone: how much of a result is luck."""
+"""Compares runs that differ only by their seed: the share of chance in a result."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from emmclab.devices.result import Result
 from emmclab.devices.result_fields import shown_fields
 from emmclab.errors import ConfigError
 
-#: Values that differ by no more than this are not told apart by one seed.
+#: With one seed, values that differ by no more than this are not distinguished.
 CLOSE_PCT = 5.0
 
-#: Figures of runs with several seeds, beside those that a recording has, too.
+#: Figures of runs with several seeds, in addition to those that a recording has, too.
 SPREAD_FIGURES = shown_fields(
     (
         *("durable.mean_ms", "durable.p99_ms", "write_amplification.waf"),
@@ -25,12 +25,12 @@ SPREAD_FIGURES = shown_fields(
     )
 )
 
-#: What gives a study several seeds.
+#: How a study requests several seeds.
 MORE_SEEDS = "`seeds = [1, 2, 3, 4, 5]` in the study"
 
 
 class Spread(NamedTuple):
-    """A figure over several runs, in its unit."""
+    """Mean and range of a figure over several runs, in its unit."""
 
     mean: float
     low: float
@@ -38,15 +38,16 @@ class Spread(NamedTuple):
 
 
 class Order(NamedTuple):
-    """Which of several candidates is the best by a figure, and which are not told apart from it."""
+    """The best of several candidates by a figure, and those that cannot be distinguished from it."""
 
-    #: Place of the best.
+    #: Index of the best.
     best: int
-    #: Places of those that are not told apart from the best, in their order; all that are equal to it are.
+    #: Indices of the candidates that cannot be distinguished from the best, in order; equal ones always
+    #: belong to them.
     alike: tuple[int, ...]
-    #: Seeds that all candidates were run with.
+    #: Number of seeds with which all candidates were run.
     seeds: int
-    #: Whether something decides about close values: several seeds, or that nothing is random.
+    #: Whether close values can be distinguished: there are several seeds, or nothing is random.
     is_tested: bool
 
 
@@ -57,12 +58,12 @@ def order_of(
     is_ratio: bool = True,
     is_random: bool = True,
 ) -> Order:
-    """Decide which candidate is the best by a figure, of which each has a value for each seed.
+    """Find the best candidate by a figure; each candidate has a value for each seed.
 
-    With several seeds, a candidate is told from the best where the confidence interval of their difference,
-    paired by seed, does not contain 0. The confidence holds for all candidates together. With one seed it is
-    told from the best where it differs by more than 5 %, which is a rule and no test. Where nothing is
-    random, equal values alone are alike.
+    With several seeds, a candidate differs from the best if the confidence interval of their difference,
+    paired by seed, does not contain 0. The confidence holds for all candidates together. With one seed it
+    differs from the best if the values differ by more than 5 %, which is a rule of thumb, not a test. If
+    nothing is random, only equal values count as equal.
 
     >>> order_of([{1: 1.0}, {1: 1.04}, {1: 2.0}])
     Order(best=0, alike=(1,), seeds=1, is_tested=False)
@@ -92,7 +93,7 @@ def is_told(
     is_ratio: bool = True,
     is_random: bool = True,
 ) -> bool:
-    """Return whether two candidates differ by more than luck, by the rule of `order_of`.
+    """Return whether two candidates differ by more than chance, by the rule of `order_of`.
 
     >>> is_told({1: 1.0}, {1: 1.04}), is_told({1: 1.0}, {1: 1.06})
     (False, True)
@@ -107,7 +108,7 @@ def is_told(
 
 
 def untested(cure: str) -> str:
-    """Say that one seed was run, what that leaves open, and what repeats the runs.
+    """Return a note that only one seed was run, its consequence, and how to repeat the runs.
 
     >>> untested("--seeds 5")
     'one seed was run, so the order of close values (within 5 %) is not tested: repeat with --seeds 5'
@@ -119,7 +120,7 @@ def untested(cure: str) -> str:
 
 
 def is_random(settings: Mapping[str, Any], precondition: str) -> bool:
-    """Return whether anything is random in a run on a device with these settings, in nested tables.
+    """Return whether a run on a device has any randomness; the settings are in nested tables.
 
     >>> import tomllib
     >>> tables = [tomllib.loads(Device.preset(name).to_toml()) for name in ("nexus5", "small-1gb")]
@@ -136,7 +137,7 @@ def is_random(settings: Mapping[str, Any], precondition: str) -> bool:
 
 
 def is_random_run(result: Result) -> bool:
-    """Return whether other seeds may give other figures; True if the result does not say it."""
+    """Return whether other seeds may result in other figures; True if the result does not contain this."""
     devices = (result.get("provenance") or {}).get("devices")
     if not devices:
         return True
@@ -145,10 +146,11 @@ def is_random_run(result: Result) -> bool:
 
 
 def check_random(devices: Sequence[Device], precondition: str) -> None:
-    """Refuse several seeds for a run in which nothing is random.
+    """Reject several seeds for a run without randomness.
 
     Raises:
-        ConfigError: preconditioning draws nothing and neither do the devices, so that every run is the same.
+        ConfigError: neither preconditioning nor the devices use random numbers, so that every run is the
+            same.
 
     >>> check_random([Device.preset("nexus5")], "none")
     >>> check_random([Device.preset("small-1gb")], "steady:1")
@@ -166,7 +168,7 @@ def check_random(devices: Sequence[Device], precondition: str) -> None:
 
 
 def spread(values: Sequence[float | None]) -> Spread | None:
-    """Sum up a figure of several runs; None if no run has it.
+    """Summarise a figure of several runs; None if no run has it.
 
     >>> spread([1.0, 3.0, None])
     Spread(mean=2.0, low=1.0, high=3.0)
@@ -176,5 +178,5 @@ def spread(values: Sequence[float | None]) -> Spread | None:
 
 
 def figures_spread(results: Sequence[Result]) -> dict[str, Spread | None]:
-    """Return the spread of the figures of runs that have no recorded counterpart, by their paths."""
+    """Return the spread of the figures that have no recorded counterpart, by path."""
     return {field.path: spread([one.shown(field.path) for one in results]) for field in SPREAD_FIGURES}

@@ -1,4 +1,4 @@
-"""Stored results: JSON of a command, the Parquet of `--events`, and pages, with how each was made."""
+"""Reads stored results: JSON of a command, the Parquet of `--events`, and pages, each with its provenance."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from emmclab.errors import ConfigError, FormatError, InputError
 from emmclab.runtime.files import read_text
 from emmclab.traces.reading import read
 
-#: Groups that the JSON of a simulated run has.
+#: Groups in the JSON of a simulated run.
 _OF_A_RESULT = ("device", "options", "configuration", "requests")
-#: Entry of the metadata of a file of requests that describes its run.
+#: Metadata key of a file of requests that describes its run.
 _RUN_KEY = "emmclab.run"
 _PAGES = (".html", ".htm")
 _HINT = (
@@ -28,22 +28,22 @@ _HINT = (
 class Stored(NamedTuple):
     """A stored result."""
 
-    #: The file, with `#N` where it has several results.
+    #: The file, followed by `#N` if it contains several results.
     place: str
     #: `simulation`, `requests` (the file of `--events`), or `other`.
     kind: str
-    #: Groups of fields of a simulated run; of other results only what they name.
+    #: Groups of fields of a simulated run; for other results, only their names.
     fields: Mapping[str, Any]
 
     @property
     def provenance(self) -> Mapping[str, Any]:
-        """How it was made; empty if the file does not say."""
+        """The provenance; empty if the file has none."""
         found = self.fields.get("provenance")
         return found if isinstance(found, Mapping) else {}
 
     @property
     def name(self) -> str:
-        """The trace and the device, as far as the result has them."""
+        """The names of trace and device, as far as the result contains them."""
         named = (self.fields.get(part) for part in ("trace", "device"))
         text = " on ".join(part for part in named if isinstance(part, str))
         first = self.fields.get("name", self.fields.get("study"))
@@ -56,12 +56,12 @@ class Stored(NamedTuple):
 
 
 def stored(text: str) -> Stored:
-    """Read one stored result; `FILE#2` is the second of a file that has several.
+    """Read one stored result; `FILE#2` is the second result in a file.
 
     Raises:
         InputError: the file cannot be read.
-        FormatError: it is damaged, or no result.
-        ConfigError: it has several results and none is chosen, or there is no such one.
+        FormatError: it is damaged, or not a result.
+        ConfigError: it contains several results and none is selected, or the selected one does not exist.
     """
     path, _, number = (text, "", "") if Path(text).is_file() else text.rpartition("#")
     if not path or not number.isdigit():
@@ -83,7 +83,7 @@ def stored(text: str) -> Stored:
 
 
 def _seed_of(one: Stored, among: Sequence[Stored]) -> str:
-    """Return the seed of a result, where others have its name."""
+    """Return the seed of a result, if other results have the same name."""
     options = one.fields.get("options")
     if not isinstance(options, Mapping) or "seed" not in options:
         return ""
@@ -95,7 +95,7 @@ def stored_in(path: Path) -> list[Stored]:
 
     Raises:
         InputError: the file cannot be read.
-        FormatError: it is damaged, or no result.
+        FormatError: it is damaged, or not a result.
     """
     found: list[Stored] = []
     if path.suffix.lower() == ".parquet":
@@ -107,7 +107,7 @@ def stored_in(path: Path) -> list[Stored]:
     elif path.suffix.lower() == ".json" or not path.is_file():
         found = list(_of_document(path, _json(path, read_text(path, _HINT))))
     else:
-        # Of another name, such as a trace: it may be anything.
+        # A file with another extension, such as a trace, may contain anything.
         with contextlib.suppress(ValueError):
             found = list(_of_document(path, json.loads(read_text(path, _HINT))))
     if not found:
@@ -121,7 +121,7 @@ def stored_in(path: Path) -> list[Stored]:
 
 
 def holds_results(path: Path) -> bool:
-    """Return whether a JSON file or page has stored results; a damaged one has none."""
+    """Return whether a JSON file or page contains stored results; False for a damaged one."""
     if path.suffix.lower() not in (".json", *_PAGES) or not path.is_file():
         return False
     try:
@@ -131,7 +131,7 @@ def holds_results(path: Path) -> bool:
 
 
 def page_record(path: Path) -> Any:
-    """Return what a page of the project holds for programs; None of any other page."""
+    """Return the data for programs in a page of the project; None for any other page."""
     found = re.search(
         rf'<script id="{RECORD}" type="application/json">(.*?)</script>', read_text(path), re.DOTALL
     )
@@ -152,7 +152,7 @@ def _json(path: Path, text: str) -> Any:
 
 
 def _of_document(path: Path, document: Any) -> Iterator[Stored]:
-    """Yield the results of a document, numbered where there are several."""
+    """Yield the results of a document, numbered if there are several."""
     found = list(_results(document))
     for number, (kind, fields) in enumerate(found, 1):
         yield Stored(f"{path}#{number}" if len(found) > 1 else str(path), kind, fields)
@@ -177,10 +177,10 @@ def _results(document: Any) -> Iterator[tuple[str, Mapping[str, Any]]]:
 
 
 def run_of(path: Path) -> dict[str, Any] | None:
-    """Return how the run of a file of requests (`--events`) was made; None of any other file."""
+    """Return the description of the run in a file of requests (`--events`); None for any other file."""
     if not _may_describe_a_run(path):
         return None
-    from emmclab.runtime.parquet import metadata_of  # Loads a database, for which other files do not wait.
+    from emmclab.runtime.parquet import metadata_of  # Loads a database, which other files do not need.
 
     text = metadata_of(path).get(_RUN_KEY)
     found = None if text is None else _json(path, text)
@@ -188,7 +188,7 @@ def run_of(path: Path) -> dict[str, Any] | None:
 
 
 def _may_describe_a_run(path: Path) -> bool:
-    """Return whether the end of a Parquet file, with its metadata, names the entry of a run."""
+    """Return whether the footer of a Parquet file contains the metadata key of a run."""
     if path.suffix.lower() != ".parquet" or not path.is_file():
         return False
     try:
@@ -203,7 +203,7 @@ def _may_describe_a_run(path: Path) -> bool:
 
 
 def _of_requests(path: Path) -> dict[str, Any] | None:
-    """Return the run that a file of requests describes, with the figures that its rows tell."""
+    """Return the run that a file of requests describes, with the figures that follow from its rows."""
     run = run_of(path)
     if run is None:
         return None

@@ -1,4 +1,4 @@
-"""Values as they stand in TOML."""
+"""Formats values as TOML."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def toml_text(value: Any) -> str:
-    """Return a value of JSON types as TOML in one line.
+    """Return a JSON value as TOML in one line.
 
     >>> toml_text({"gc": {"policy": "fifo", "blocks": [1, 2.5, True]}})
     '{"gc" = {"policy" = "fifo", "blocks" = [1, 2.5, true]}}'

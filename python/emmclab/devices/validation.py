@@ -1,7 +1,7 @@
 """Compares the response times of simulated devices with those of a recording.
 
-A recording is cut in two: a device is calibrated on its first half, and the requests of the second half are
-replayed. Nothing of the second half is known to the calibration, so that the comparison tests the model.
+A recording is cut in two: a device is calibrated on the first half, and the second half is replayed. The
+calibration does not use the second half, so that the comparison tests the model.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from emmclab.runtime.parquet import database
 from emmclab.traces.reading import read
 from emmclab.traces.trace import Ledger, Trace
 
-#: Least number of completed requests of a recording: each half then has 50, enough for a median.
+#: Minimum number of completed requests of a recording: each half then has 50, enough for a median.
 LEAST_REQUESTS = 100
-#: Least number of completed requests of the second half, if the cut is moved as far as possible.
+#: Minimum number of completed requests of the second half, if the cut is moved as far as possible.
 _LEAST_JUDGED = 40
-#: Name of the copy of a recording, of which each half is read separately.
+#: Name of the temporary copy of a recording, of which each half is read separately.
 _WHOLE = "whole.parquet"
-#: Least capacity of the calibrated device, and the largest that `calibrate` allows, in GB.
+#: Minimum capacity of the calibrated device, and the maximum that `calibrate` allows, in GB.
 _USUAL_GB, _MOST_GB = 32, 1024
 #: Name of the model that is calibrated on the first half.
 CALIBRATED = "calibrated"
@@ -48,24 +48,24 @@ Steps = Callable[[str], None]
 
 
 class Cut(NamedTuple):
-    """Where a recording is cut in two."""
+    """The point at which a recording is cut in two."""
 
     first: int
-    """Requests before it: the device is calibrated on them."""
+    """Requests before the cut: the device is calibrated on them."""
     second: int
-    """Requests from it on: they are replayed."""
+    """Requests from the cut on: they are replayed."""
     after_s: float
-    """Time from the first arrival of the recording to it, s."""
+    """Time from the first arrival of the recording to the cut, s."""
     is_idle: bool
-    """Whether the device had nothing left to do."""
+    """Whether the device had no pending request at the cut."""
     first_by_operation: dict[str, int]
-    """Requests with completions of each operation before it, the most frequent one first."""
+    """Requests with completions of each operation before the cut, the most frequent one first."""
     second_by_operation: dict[str, int]
-    """The same from it on."""
+    """The same from the cut on."""
 
 
 class ModelFields(JudgementFields):
-    """A `Model` as JSON has it."""
+    """The JSON form of a `Model`."""
 
     name: str
     kind: str
@@ -81,7 +81,7 @@ class HalvesFields(TypedDict):
 
 
 class ValidationFields(TypedDict):
-    """A `Validation` as JSON has it; `cut` has the fields of `Cut`."""
+    """The JSON form of a `Validation`; `cut` has the fields of `Cut`."""
 
     trace: str
     ledger: Ledger
@@ -94,14 +94,14 @@ class ValidationFields(TypedDict):
 
 @dataclass(frozen=True)
 class Model:
-    """A model that predicted the second half, and how well it did.
+    """A model that predicted the second half, and the quality of its prediction.
 
     Attributes:
-        name: of the device.
+        name: name of the device.
         kind: `calibrated`, `device` (given by name), or `table` (no device: medians of the first half).
-        note: what stands against trusting the comparison; empty if nothing does.
-        mode: of the replay, and why, in words; empty without one.
-        judgement: simulated beside recorded times.
+        note: reasons not to trust the comparison; empty if there are none.
+        mode: mode of the replay with its reason, in words; empty without a replay.
+        judgement: comparison of simulated with recorded times.
     """
 
     name: str
@@ -111,7 +111,7 @@ class Model:
     judgement: Judgement
 
     def to_dict(self) -> ModelFields:
-        """Return it for JSON."""
+        """Return all fields as JSON values."""
         return {
             "name": self.name,
             "kind": self.kind,
@@ -123,16 +123,16 @@ class Model:
 
 @dataclass(frozen=True)
 class Validation:
-    """A recording beside what models predict for its second half.
+    """A recording, and the predictions of models for its second half.
 
     Attributes:
         trace: name of the recording.
-        ledger: what reading it kept and changed.
+        ledger: what was kept and changed when it was read.
         cut: where it is cut in two.
         first: recorded response times of the first half.
         second: recorded response times of the second half.
         calibration: what `calibrate` returned for the first half; None if it does not determine a device.
-        models: what predicted the second half, the calibrated device first.
+        models: the models that predicted the second half, the calibrated device first.
         refused: reasons by the name of each model that could not be tried.
     """
 
@@ -147,16 +147,16 @@ class Validation:
 
     @property
     def main(self) -> Model:
-        """The model of the headline: the calibrated one, or the first device if there is none."""
+        """The model for the headline: the calibrated one, or the first device if there is none."""
         return self.models[0]
 
     @property
     def simulated(self) -> list[Model]:
-        """The models that are devices."""
+        """The models that are simulated devices."""
         return [model for model in self.models if model.kind != "table"]
 
     def to_dict(self) -> ValidationFields:
-        """Return it for JSON.
+        """Return all fields as JSON values.
 
         >>> import emmclab
         >>> found = validate(emmclab.read(emmclab.bundled()[2])).to_dict()
@@ -189,12 +189,12 @@ def validate(
 
     Args:
         trace: a recording with completions.
-        devices: devices that are judged beside the calibrated one, as they are.
-        mode: how the second half is replayed, as for `Device.simulate`.
+        devices: further devices that are judged without calibration.
+        mode: mode of the replay of the second half, as for `Device.simulate`.
         precondition: data on the devices before, as for `Device.simulate`.
         wrap_addresses: as for `Device.simulate`; the calibrated device is made large enough.
-        seed: of the calibration and of the replay.
-        step: called before each step with what it does.
+        seed: seed of the calibration and of the replay.
+        step: called before each step with its description.
         progress: called after each batch of a replay.
 
     Raises:
@@ -213,7 +213,7 @@ def validate(
     with folder_aside(Path(tempfile.gettempdir())) as aside, database(aside) as asked:
         step(f"read {trace.name}")
         trace.write(aside / _WHOLE)
-        written.pop()  # A temporary file is no output of a command.
+        written.pop()  # A temporary file is not an output of the command.
         recording = Recording(asked, aside / _WHOLE)
         _refuse(trace, recording)
         cut = _cut(trace, recording)
@@ -223,7 +223,7 @@ def validate(
         usual["wrap_addresses"] = wrap_addresses
         if calibration is not None:
             device = Device.from_toml(calibration["toml"])
-            # It is as large as the addresses of the recording, up to the largest that can be calibrated.
+            # The device is as large as the addresses of the recording, up to the maximum of a calibration.
             replay.run(device, "calibrated", {**usual, "wrap_addresses": True})
         for device in devices:
             replay.run(device, "device", usual)
@@ -266,7 +266,7 @@ class _Replay:
             return None
 
     def run(self, device: Device, kind: str, options: RunOptions) -> None:
-        """Replay on a device and judge it, or keep the reason why that is not possible."""
+        """Replay on a device and judge it; if that is not possible, record the reason."""
         name = CALIBRATED if kind == "calibrated" else self._apart(device.name)
         self._step(f"replay the second half of {self._trace.name} on {name}")
         try:
@@ -281,7 +281,7 @@ class _Replay:
         self.models.append(Model(name, kind, note, mode_line(result), judgement))
 
     def _refuse(self, name: str, error: EmmclabError) -> None:
-        """Keep the reason why a device could not be tried; errors of the operating system are raised."""
+        """Record the reason why a device could not be tried; errors of the operating system are raised."""
         if error.errno is not None:
             raise error
         reason = _under_its_name(error, self._recording, self._trace)
@@ -303,7 +303,7 @@ def _named(trace: Trace) -> str:
 
 
 def _refuse(trace: Trace, recording: Recording) -> None:
-    """Refuse a recording that cannot be judged."""
+    """Reject a recording that cannot be judged."""
     name, facts = _named(trace), recording.facts
     if len(trace.devices) > 1:
         try:
@@ -334,7 +334,7 @@ def _refuse(trace: Trace, recording: Recording) -> None:
 
 
 def _cut(trace: Trace, recording: Recording) -> Cut:
-    """Cut a recording in the middle of its requests, at the next moment at which the device is idle."""
+    """Cut a recording in the middle of its requests, at the next moment when the device is idle."""
     cut = recording.cut()
     if cut is None:
         raise UnsupportedError(
@@ -361,7 +361,7 @@ def _cut(trace: Trace, recording: Recording) -> Cut:
 
 
 def _under_its_name(error: EmmclabError, recording: Recording, trace: Trace) -> str:
-    """Return the message of an error with the recording's path in place of that of the temporary copy."""
+    """Return the message of an error with the path of the recording instead of that of its temporary copy."""
     return str(error).replace(str(recording.path), _named(trace))
 
 

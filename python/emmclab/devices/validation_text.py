@@ -1,4 +1,4 @@
-"""What a validation found, in words and as tables of texts, for the terminal and for pages alike."""
+"""Findings of a validation in words and tables, for the terminal and for pages."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from emmclab.runtime.quantity import duration
 from emmclab.runtime.signed import signed
 from emmclab.runtime.text_table import TextTable
 
-#: The error whose share of requests stands in the answer, percent.
+#: The headline states the share of requests within this error, percent.
 SAID_PCT = 25
-#: Error of a median below which no group is called the worst, percent.
+#: Minimum error of a median for a group to be called the worst, percent.
 _CLOSE_PCT = 5.0
-#: Requests below which fewer than ten lie above the 99th percentile.
+#: Below this number of requests, fewer than ten lie above the 99th percentile.
 _FEW_FOR_P99 = 1_000
 _NONE = "–"
-#: Titles and first headings of the groups.
+#: Titles and first column headers of the groups.
 GROUPS = {
     "operation": ("By operation", "Operation"),
     "size": ("By size", "Size"),
     "idle": ("By idle time before the request", "Idle before"),
     "queue": ("By requests that are unfinished at arrival", "Unfinished"),
 }
-#: Groups by operation, size and idle time that are shown, by their share of the error.
+#: Number of groups by operation, size and idle time that are shown, by their share of the error.
 _SHOWN = 10
 
 
 def headline(found: Validation) -> str:
-    """Return the answer in one sentence: how many requests are met, and where the model is farthest off."""
+    """Return the result in one sentence: the share of requests predicted well, and the largest error."""
     model, answer = found.main, found.main.judgement.response
     who = "the calibrated model" if model.kind == "calibrated" else model.name
     share = answer.within_pct[WITHIN_PCT.index(SAID_PCT)]
@@ -42,20 +42,20 @@ def headline(found: Validation) -> str:
 
 
 def _off(group: Group) -> str:
-    """Name the group that is farthest off, or say that none is far off."""
+    """Name the group with the largest error, or state that no group has a large one."""
     error = group.error.median_pct or 0.0
     if abs(error) < _CLOSE_PCT:
         return (
             f"no group of {ENOUGH} requests or more is off by over {max(abs(error), 0.1):.1f} % in the median"
         )
-    # More than -99 % is not -100 %.
+    # Avoids rounding to -100 %.
     digits = 1 if error < -99 else 0
     requests = f"{group.recorded.requests:,} requests"
     return f"worst: {group.label}, {signed(error, digits)} % in the median ({requests})"
 
 
 def method(found: Validation) -> str:
-    """Return what was compared with what."""
+    """Return a description of the comparison."""
     cut = found.cut
     where = "" if cut.is_idle else ", while the device was at work"
     kinds = ", ".join(f"{count:,} {several(kind, count)}" for kind, count in cut.first_by_operation.items())
@@ -71,7 +71,7 @@ def method(found: Validation) -> str:
 
 
 def notes(found: Validation) -> list[str]:
-    """Return what limits the judgement."""
+    """Return the limits of the judgement."""
     said = [f"{model.name}: {model.note}" for model in found.models if model.note]
     if found.calibration is not None:
         said += [f"calibrated: {warning}" for warning in found.calibration["warnings"]]
@@ -92,7 +92,7 @@ def notes(found: Validation) -> list[str]:
 
 
 def overview(every: Sequence[Validation]) -> TextTable:
-    """Return the table of recordings by models: errors of the figures, and how many requests are met."""
+    """Return the table of recordings by models: errors of the figures, and the share of good predictions."""
     headings = ["Recording: model", "Requests", "Mean %", "Median %", "p90 %", "p99 %"]
     headings += [f"Within\n{limit} %" for limit in WITHIN_PCT]
     rows = []
@@ -113,12 +113,12 @@ def overview(every: Sequence[Validation]) -> TextTable:
     return TextTable("Error of the response time, second half of each recording", headings, rows, 1)
 
 
-#: Name of the row that says how far the halves of a recording differ.
+#: Name of the row with the difference between the halves of a recording.
 FIRST_HALF = "recorded first half"
 
 
 def drift(found: Validation) -> list[str]:
-    """Return the difference of the recorded halves, which no model fitted to the first one can know."""
+    """Return the difference between the recorded halves, which no model fitted to the first can predict."""
     return [_signed(_error(*pair)) for pair in zip(found.first[1:], found.second[1:], strict=True)]
 
 
@@ -146,7 +146,7 @@ def _times(spread: Spread) -> list[str]:
 
 
 def groups(model: Model) -> list[TextTable]:
-    """Return the tables of the groups of requests: where a model is right and where it is wrong."""
+    """Return the tables of the groups of requests, which show where a model is right or wrong."""
     judgement = model.judgement
     tables = [
         _table(f"{title}: {model.name}, ms", heading, judgement.groups[name])
@@ -161,7 +161,7 @@ def groups(model: Model) -> list[TextTable]:
 
 
 def few_note(judgement: Judgement) -> str:
-    """Say what the mark of small groups means; empty if none is small."""
+    """Return a note that explains the mark of small groups; empty if none is small."""
     few = [group for every in judgement.groups.values() for group in every if group.is_few]
     return f"* fewer than {ENOUGH} requests, which carry no judgement" if few else ""
 
@@ -194,5 +194,5 @@ def _ms(value: float | None) -> str:
 
 
 def _signed(value: float | None) -> str:
-    # Adding 0 makes the zero of -0.04 one without a minus.
+    # Adding 0 removes the minus of a rounded -0.04.
     return _NONE if value is None else signed(value)

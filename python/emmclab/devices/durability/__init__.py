@@ -1,4 +1,4 @@
-"""Whether a real device keeps what it acknowledges when its power is cut: records, a log, a verdict."""
+"""Tests whether a real device keeps acknowledged data when its power is cut: records, a log, a verdict."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads a target after a cut, and compares it with what was acknowledged."""
+"""Reads a target after a cut, and compares its content with the acknowledged writes."""
 
 from __future__ import annotations
 
@@ -14,54 +14,54 @@ from emmclab.devices.durability.targets import LONGEST, Target, lost_io
 from emmclab.devices.durability.verdict import Verdict
 from emmclab.errors import ConfigError
 
-#: Syncs that a writer may have begun after the last one known: the one in progress, and where the end of the
-#: log is missing those whose lines waited for its disk, or for room in its queue.
+#: Maximum syncs that a writer may have begun after the last known one. In a whole log that is the sync in
+#: progress; if the end of the log is missing, also those whose lines waited for its disk or in its queue.
 _SYNCS_OF_A_WHOLE_LOG = 1
 _SYNCS_OF_A_TORN_LOG = _SYNCS_OF_A_WHOLE_LOG + MOST_LINES + 1
-#: Findings of which a verdict gives an example.
+#: Maximum number of examples in a verdict.
 _EXAMPLES = 5
-#: Names by which a device is recognised.
+#: Properties by which a device is recognised.
 _NAMES = ("cid", "serial", "wwid")
 
 
 class Version(NamedTuple):
-    """What a step left in a block."""
+    """The content that a step left in a block."""
 
     number: int
     kind: Kind
 
 
-#: What the first pass left.
+#: The content that the first pass left.
 _FIRST = Version(0, Kind.WRITE)
-#: What a sector may hold beside a version that may be there.
+#: Possible contents of a sector other than one of the possible versions.
 _OLDER, _FOREIGN = "older", "foreign"
 
 
 @dataclass
 class _Writer:
-    """What is known of a writer: its acknowledged steps, and the newest of it that the target holds."""
+    """What is known of a writer: its acknowledged steps, and the newest of its steps found on the target."""
 
-    #: Acknowledged flushes in order, and acknowledged writes through the cache.
+    #: Acknowledged flushes in order, and acknowledged write-through writes.
     flushes: list[int] = field(default_factory=lambda: [0])
     through: set[int] = field(default_factory=set)
-    #: The newest step that left anything, and the newest that is known to have begun.
+    #: The newest step found on the target, and the newest step known to have begun.
     newest: int = 0
     known: int = 0
-    #: Of each block that it wrote after the first pass: the promised version, then all later ones.
+    #: For each block written after the first pass: the promised version, then all later ones.
     versions: dict[int, list[Version]] = field(default_factory=dict)
 
     def promised_through(self, version: Version) -> bool:
-        """Whether only a write through the cache promised a version, and no flush after it."""
+        """Return whether a version was promised only by a write-through write, not by a later flush."""
         return version.number in self.through and version.number > self.flushes[-1]
 
     def promise_of(self, version: Version) -> int:
-        """Return the step whose acknowledgement promised a version first."""
+        """Return the step whose acknowledgement first promised a version."""
         if version.number in self.through:
             return version.number
         return self.flushes[bisect_left(self.flushes, version.number)]
 
     def take(self, step: Step) -> None:
-        """Note what a step may have left."""
+        """Record the version that a step may have left."""
         made = Version(step.number, step.kind)
         is_promised = step.number <= self.flushes[-1] or step.number in self.through
         for block in range(step.first, step.first + step.blocks):
@@ -72,12 +72,12 @@ class _Writer:
 
 
 def judge(run: Run, target: Target, *, same_device: bool = False) -> Verdict:
-    """Compare what a target holds after a cut with what a run was told is durable.
+    """Compare the content of a target after a cut with what was acknowledged as durable.
 
-    `same_device` vouches for a target that is smaller, or holds nothing of the run.
+    With `same_device`, a target is accepted that is smaller, or contains nothing of the run.
 
     Raises:
-        ConfigError: the target is not that of the run.
+        ConfigError: the target is not the one of the run.
         InputError: it cannot be read.
     """
     _check_identity(run, target, same_device)
@@ -85,7 +85,7 @@ def judge(run: Run, target: Target, *, same_device: bool = False) -> Verdict:
         return Verdict(is_cut=False)
     readable = min(run.plan.blocks, target.size // BLOCK)
     held = dict(_read(target, readable))
-    # Blocks that a device which came back smaller no longer has.
+    # Blocks that are missing on a device that returned with a smaller capacity.
     held |= {block: [GARBAGE] * SECTORS for block in range(readable, run.plan.blocks)}
     _check_content(run, target, held, same_device)
     judging = _Judging(run, held)
@@ -107,7 +107,7 @@ def _read(target: Target, blocks: int) -> Iterator[tuple[int, list[Content]]]:
 
 
 def _check_identity(run: Run, target: Target, same_device: bool) -> None:
-    """Refuse another device, and one that came back smaller unless it is known to be the same."""
+    """Reject another device, and one that is smaller than before unless it is known to be the same."""
     before, now = run.target.get("identity", {}), target.known()["identity"]
     for name in _NAMES:
         if name in before and name in now and before[name] != now[name]:
@@ -118,7 +118,7 @@ def _check_identity(run: Run, target: Target, same_device: bool) -> None:
 
 
 def _check_content(run: Run, target: Target, held: dict[int, list[Content]], same_device: bool) -> None:
-    """Refuse a target without any record of the run, unless it is known to be the same."""
+    """Reject a target without any record of the run, unless it is known to be the same."""
     if same_device:
         return
     for content in held.values():
@@ -141,7 +141,7 @@ def _another(target: Target, said: str, *, vouch: bool = True) -> ConfigError:
 
 
 def is_cut(run: Run) -> bool:
-    """Whether there is a sign that the power was cut: the target failed, or the machine has started again."""
+    """Return whether there is evidence of a power cut: the target failed, or the machine was rebooted."""
     if run.end is not None:
         return run.end.get("reason") in ("gone", "hung")
     now = boot()
@@ -149,7 +149,7 @@ def is_cut(run: Run) -> bool:
 
 
 class _Judging:
-    """The verdict on a run as it is made, block by block."""
+    """Builds the verdict on a run, block by block."""
 
     def __init__(self, run: Run, held: dict[int, list[Content]]) -> None:
         self.plan = run.plan
@@ -160,7 +160,7 @@ class _Judging:
         )
 
     def _writer(self, number: int, run: Run, held: dict[int, list[Content]]) -> _Writer:
-        """Follow the steps of a writer that may have begun; of each block keep what may be there."""
+        """Replay the steps of a writer that may have begun; keep the possible versions of each block."""
         own = range(number * self.plan.share, (number + 1) * self.plan.share)
         newest = max(
             (
@@ -190,7 +190,7 @@ class _Judging:
         versions = writer.versions.get(block, [_FIRST])
         found.promised += versions[0] is not _FIRST
         if any(version.kind is Kind.TRIM for version in versions):
-            # Trims promise nothing of what is read afterwards.
+            # A trim guarantees nothing about later reads.
             if len(versions) == 1:
                 found.trimmed += 1
                 found.trimmed_old += all(isinstance(sector, Stamp) for sector in content)
@@ -214,7 +214,7 @@ class _Judging:
             self._note("torn", block, content, versions)
 
     def _label(self, block: int, sector: Content, versions: list[Version]) -> int | str:
-        """Return which of the versions a sector holds, or what else."""
+        """Return the index of the version that a sector contains, or a label for other content."""
         if not isinstance(sector, Stamp):
             if sector != ZERO:
                 return GARBAGE
@@ -248,9 +248,10 @@ class _Judging:
 
 
 def _begun(run: Run, writer: int, known: int) -> Iterator[Step]:
-    """Yield the steps of a writer that may have begun: those known, and all up to the syncs in progress.
+    """Yield the steps of a writer that may have begun: the known steps, and all up to the syncs in progress.
 
-    Steps that are missing in the log matter if they left zeros, which do not tell the step that wrote them.
+    Steps that are missing in the log matter if they wrote zeros: a sector of zeros does not identify its
+    step.
     """
     left = _SYNCS_OF_A_WHOLE_LOG if run.is_whole else _SYNCS_OF_A_TORN_LOG
     for step in steps(run.plan, writer):

@@ -1,4 +1,4 @@
-"""What is known of a target, by which it is recognised after a cut."""
+"""Properties of a target by which it is recognised after a cut."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TypedDict
 
 
 class KnownTarget(TypedDict):
-    """What is known of a target; `identity` is what the device says of itself, by name."""
+    """Properties of a target; `identity` contains what the device reports about itself, by name."""
 
     name: str
     bytes: int

@@ -1,10 +1,10 @@
-r"""The log of a session: what was acknowledged in each run, and the verdict on each cut.
+r"""The log of a durability test: what was acknowledged in each run, and the verdict on each cut.
 
-A line is a checksum and a list in JSON. Each stands for itself: of a log that lost its end, or lines in the
-middle, the others still hold.
+A line is a checksum and a list in JSON. Each is independent: if a log lost its end, or lines in the middle,
+the others remain valid.
 
     begin, run, {..}        a run with its plan and its target
-    ack, run, writer, step  a sync has returned: of a flush all steps up to it are durable, else this one
+    ack, run, writer, step  a sync has returned: after a flush all steps up to it are durable, else this one
     end, run, {..}          why the writers stopped; missing if the machine lost its power
     checked, run, {..}      the verdict
 """
@@ -25,16 +25,17 @@ from emmclab.devices.durability.records import BLOCK
 from emmclab.devices.durability.verdict import Verdict
 from emmclab.errors import FormatError, InputError
 
-#: Version of the lines and of the steps that follow from a plan; a log of another version is refused.
+#: Version of the format of the lines, and of the steps derived from a plan; logs of other versions are
+#: rejected.
 VERSION = 1
-#: The name for stdout or stdin.
+#: The name that means stdout or stdin.
 STREAM = Path("-")
 #: Largest log that is read, in bytes: about 10 million syncs.
 _MOST_BYTES = 1 << 30
 #: Largest number of blocks of a run: 64 GB.
 _MOST_BLOCKS = 1 << 24
-#: Lines that may wait for the disk of the log before the writers wait, too. At most this number may be
-#: missing at the end of a log.
+#: Maximum number of lines that may wait for the disk of the log before the writers wait, too. At most this
+#: number may be missing at the end of a log.
 MOST_LINES = 64
 
 
@@ -49,7 +50,7 @@ def line(*parts: Any) -> str:
 
 
 def parts_of(text: bytes) -> list[Any] | None:
-    r"""Return the parts of a line; None if it is damaged.
+    r"""Parse a line into its parts; None if it is damaged.
 
     >>> parts_of(b'8dbeac52 ["ack",7,1,12]'), parts_of(b'63471fb9 ["ack",7,1,1')
     (['ack', 7, 1, 12], None)
@@ -65,7 +66,7 @@ def parts_of(text: bytes) -> list[Any] | None:
 
 
 class Ended(TypedDict):
-    """Why the writers stopped: the reason in a word, and the message of the system."""
+    """Why the writers stopped: a keyword, and the message of the operating system."""
 
     reason: str
     said: str
@@ -73,14 +74,14 @@ class Ended(TypedDict):
 
 @dataclass
 class Run:
-    """What a log says of one run.
+    """One run in a log.
 
     Attributes:
-        plan: what determines its steps.
+        plan: the parameters that determine its steps.
         target: what was known of the target: `name`, `bytes`, `identity`.
-        boot: the start of the machine that wrote, if it has a name for it.
-        acknowledged: of each writer, the steps whose sync has returned; 0 is the first pass over all blocks.
-        end: why it ended; None if the log does not say.
+        boot: the boot ID of the machine that wrote, if it has one.
+        acknowledged: for each writer, the steps whose sync has returned; 0 is the first pass over all blocks.
+        end: why it ended; None if the log does not contain it.
         verdict: what a check found.
         damaged: number of damaged lines between its first line and that of the next run.
     """
@@ -95,18 +96,18 @@ class Run:
 
     @property
     def is_whole(self) -> bool:
-        """Whether the log contains every sync that the run acknowledged."""
+        """Whether the log contains every acknowledged sync of the run."""
         return self.end is not None and not self.damaged
 
     @property
     def was_filled(self) -> bool:
-        """Whether the first pass over all blocks was flushed; before that nothing is promised."""
+        """Whether the first pass over all blocks was flushed; before that, nothing is promised."""
         return all(self.acknowledged)
 
 
 @dataclass
 class Session:
-    """What a log holds.
+    """The content of a log.
 
     Attributes:
         runs: its runs, in their order.
@@ -118,11 +119,11 @@ class Session:
 
 
 def read_log(path: Path, text: bytes | None = None) -> Session:
-    """Read a log, whose end may be missing; `text` is its content where it is no file.
+    """Read a log, whose end may be missing; `text` is its content if it is not a file.
 
     Raises:
         InputError: it cannot be read.
-        FormatError: it is no log, or has no run.
+        FormatError: it is not a log, or contains no run.
     """
     if text is None:
         try:
@@ -155,7 +156,7 @@ def _no_run(path: Path, lines: int) -> FormatError:
 
 
 def _take(parts: list[Any], runs: dict[int, Run]) -> bool:
-    """Add a line to its run; return whether it is a valid line of a log."""
+    """Add a line to its run; return whether it is valid."""
     try:
         match parts:
             case [
@@ -190,15 +191,15 @@ def _take(parts: list[Any], runs: dict[int, Run]) -> bool:
 
 
 class Log:
-    """A log that a thread writes; each of its syncs makes all lines durable that have arrived.
+    """A log written by its own thread; each of its syncs makes all earlier lines durable.
 
-    Writers do not wait for it: in a pause after each flush a device would write back its cache, which would
-    hide that it ignores flushes. If this machine loses its power, too, the lines of the last milliseconds
-    are missing; syncs without a line count as not promised.
+    Writers do not wait for it: a device could write back its cache in a pause after each flush, which would
+    hide that it ignores flushes. If this machine loses its power too, the lines of the last milliseconds are
+    missing; syncs without a line count as not promised.
     """
 
     def __init__(self, path: Path) -> None:
-        """Open it to add lines; `-` is stdout.
+        """Open a log for appending; `-` is stdout.
 
         Raises:
             InputError: it cannot be written.
@@ -228,14 +229,14 @@ class Log:
         os.close(self._file)
 
     def fileno(self) -> int:
-        """Return the number of its file."""
+        """Return the file descriptor."""
         return self._file
 
     def add(self, *parts: Any, wait: bool = True) -> None:
-        """Add a line; `wait` until it is durable, as far as its disk keeps promises.
+        """Append a line; with `wait`, return when it is durable, as far as its disk keeps its guarantees.
 
         Raises:
-            InputError: the disk of the log, or who reads the pipe, has failed.
+            InputError: the disk of the log, or the reader of the pipe, has failed.
         """
         with self._changed:
             self._lines.append(line(*parts))
@@ -249,7 +250,7 @@ class Log:
                 raise self._fault
 
     def _keep(self) -> None:
-        """Write lines as they arrive, until the end."""
+        """Write lines as they arrive, until the log is closed."""
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: self._lines or self._is_over)
@@ -275,7 +276,7 @@ class Log:
 
 
 def _appended(path: Path) -> int:
-    """Open a file for appending, and make its name durable."""
+    """Open a file for appending, and make its directory entry durable."""
     file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
     folder = os.open(path.absolute().parent, os.O_RDONLY)
     try:
@@ -286,14 +287,14 @@ def _appended(path: Path) -> int:
 
 
 def begin(log: Log, plan: Plan, target: KnownTarget) -> None:
-    """Add the line with which a run begins."""
+    """Append the first line of a run."""
     settings = plan._asdict()
     number = settings.pop("run")
     log.add("begin", number, {"version": VERSION, "plan": settings, "target": target, "boot": boot()})
 
 
 def boot() -> str | None:
-    """Return the boot ID of this machine, if it has one."""
+    """Return the boot ID of this machine, or None."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:

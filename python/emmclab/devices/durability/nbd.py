@@ -1,4 +1,4 @@
-"""A disk over NBD (github.com/NetworkBlockDevice/nbd, doc/proto.md), as QEMU and `emmclab serve` have it."""
+"""A disk over NBD (github.com/NetworkBlockDevice/nbd, doc/proto.md), as QEMU and `emmclab serve` offer it."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ _READ, _WRITE, _FLUSH, _TRIM, _WRITE_ZEROES = 0, 1, 3, 4, 6
 _FUA = 1
 _READ_ONLY, _CAN_FLUSH, _CAN_FUA, _CAN_TRIM, _CAN_ZERO = 1 << 1, 1 << 2, 1 << 3, 1 << 5, 1 << 6
 _PORT = 10809
-#: Time that a server has for an answer, seconds.
+#: Timeout for an answer of the server, seconds.
 _PATIENCE_S = 60.0
 
 
 def is_nbd(target: str) -> bool:
-    """Whether a target is named as a disk over NBD.
+    """Return whether a target is the address of a disk over NBD.
 
     >>> is_nbd("nbd+unix:///?socket=/run/disk.sock"), is_nbd("/dev/sdb")
     (True, False)
@@ -39,14 +39,14 @@ def is_nbd(target: str) -> bool:
 
 
 class Nbd:
-    """A disk over NBD; each thread has a connection of its own."""
+    """A disk over NBD; each thread has its own connection."""
 
     def __init__(self, address: str) -> None:
         """Connect.
 
         Raises:
-            ConfigError: the address, or what the server offers, cannot be used.
-            InputError: nobody answers there.
+            ConfigError: the address is wrong, or the export cannot be used.
+            InputError: no server answers.
         """
         self.name = address
         self._own = threading.local()
@@ -90,18 +90,18 @@ class Nbd:
         return _received(connection, length) if command == _READ else b""
 
     def write(self, at: int, data: bytes, *, through: bool) -> None:
-        """Write at a byte; through the cache by FUA, or by a flush where the server has no FUA."""
+        """Write at a byte offset; `through` uses FUA, or a flush if the server does not support FUA."""
         has_fua = bool(self._flags & _CAN_FUA)
         self._ask(_WRITE, at, len(data), data, _FUA if through and has_fua else 0)
         if through and not has_fua:
             self.flush(Kind.FDATASYNC)
 
     def clear(self, kind: Kind, at: int, length: int) -> None:
-        """Trim a range, or have the server write zeros."""
+        """Trim a range, or make the server write zeros to it."""
         self._ask(_TRIM if kind is Kind.TRIM else _WRITE_ZEROES, at, length)
 
     def flush(self, kind: Kind) -> None:
-        """Make durable what was written."""
+        """Make all earlier writes durable."""
         del kind  # NBD has one flush.
         self._ask(_FLUSH, 0, 0)
 
@@ -114,7 +114,7 @@ class Nbd:
         return bool(self._flags & (_CAN_TRIM if kind is Kind.TRIM else _CAN_ZERO))
 
     def known(self) -> KnownTarget:
-        """Return name and size; a server says no more of a disk."""
+        """Return name and size; the protocol reports nothing more."""
         return {"name": self.name, "bytes": self.size, "identity": {}}
 
     def close(self) -> None:
@@ -138,13 +138,13 @@ def _connected(address: str) -> socket.socket:
 
 
 def _negotiated(connection: socket.socket, export: str) -> tuple[int, int]:
-    """Begin to use an export; give its size and the flags of what it can do."""
+    """Negotiate the use of an export; return its size in bytes and its transmission flags."""
     magic, option_magic, offered = _GREETING.unpack(_received(connection, _GREETING.size))
     if magic != _NBD_MAGIC or option_magic != _OPTION_MAGIC:
         raise OSError(errno.EPROTO, "this is no NBD server with options")
     name = export.encode()
     body = struct.pack(">I", len(name)) + name + struct.pack(">H", 0)
-    # Of the server's handshake flags the client accepts the two that it knows: fixed newstyle, and no zeroes.
+    # The client accepts the two handshake flags of the server that it knows: fixed newstyle, and no zeroes.
     connection.sendall(struct.pack(">I", offered & 3) + _OPTION.pack(_OPTION_MAGIC, _GO, len(body)) + body)
     found = None
     while True:

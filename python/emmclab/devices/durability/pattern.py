@@ -1,8 +1,8 @@
-"""The steps of a writer: they follow from the number of the run, so that a log need not hold them.
+"""The steps of a writer: they are derived from the number of the run, so that a log need not contain them.
 
 Each writer has blocks of its own. Its steps come in episodes, each of which leaves something that a device
-may lose in a way of its own: writes with a flush after them, writes through the cache without a flush,
-writes without any promise, and blocks that are trimmed or zeroed.
+may lose in a different way: writes with a flush after them, writes through the cache without a flush, writes
+without any promise, and blocks that are trimmed or zeroed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class Kind(StrEnum):
     #: A write that is durable when it returns (`RWF_DSYNC`, FUA).
     THROUGH = "through"
     TRIM = "trim"
-    #: Zeros that the device is told to write, without data.
+    #: Zeros written by a command without data.
     ZEROES = "zeroes"
     FSYNC = "fsync"
     FDATASYNC = "fdatasync"
@@ -32,7 +32,7 @@ class Kind(StrEnum):
 
     @property
     def is_sync(self) -> bool:
-        """Whether the step promises something when it returns, so that the log has a line of it."""
+        """Whether the return of the step is a promise, so that it is logged."""
         return self.is_flush or self is Kind.THROUGH
 
 
@@ -40,7 +40,7 @@ class Step(NamedTuple):
     """One step of a writer.
 
     Attributes:
-        number: its place among the steps of the writer, from 1.
+        number: its number among the steps of the writer, from 1.
         kind: what it does.
         first: its first block.
         blocks: number of its blocks; 0 for a flush.
@@ -53,14 +53,14 @@ class Step(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """What determines the steps of a run.
+    """The parameters that determine the steps of a run.
 
     Attributes:
-        run: its number, drawn by chance.
+        run: its random number.
         blocks: number of blocks of all writers, of 4 KB.
         writers: number of writers, which work at the same time.
-        trims: whether the target takes trims.
-        zeroes: whether the target takes writes of zeros without data.
+        trims: whether the target supports trim.
+        zeroes: whether the target supports write-zeroes commands.
     """
 
     run: int
@@ -75,7 +75,7 @@ class Plan(NamedTuple):
         return self.blocks // self.writers
 
     def writer_of(self, block: int) -> int:
-        """Return the writer to which a block belongs.
+        """Return the writer that owns a block.
 
         >>> Plan(1, 100, 4, trims=False, zeroes=False).writer_of(99)
         3
@@ -83,15 +83,15 @@ class Plan(NamedTuple):
         return block // self.share
 
 
-#: Largest write, blocks; largest number of writes of an episode.
+#: Largest write in blocks; maximum number of writes in an episode.
 _LARGEST = 16
 _EPISODE = 24
-#: Blocks that are written again and again, at the start of a writer's share.
+#: Frequently rewritten blocks, at the start of a writer's share.
 _HOT = 32
 
 
 def steps(plan: Plan, writer: int) -> Iterator[Step]:
-    """Yield the steps of a writer, without end; the same plan gives the same steps.
+    """Yield the steps of a writer, endlessly; the same plan results in the same steps.
 
     >>> plan = Plan(run=1, blocks=400, writers=4, trims=False, zeroes=False)
     >>> one, again = steps(plan, 2), steps(plan, 2)
@@ -100,7 +100,7 @@ def steps(plan: Plan, writer: int) -> Iterator[Step]:
     >>> all(200 <= step.first < 300 for step, _ in zip(steps(plan, 2), range(1000)))
     True
     """
-    # Of this generator only `random` gives the same numbers in every version of Python.
+    # Only `random()` of this generator returns the same numbers in every version of Python.
     dice = random.Random(f"{plan.run}/{writer}").random  # noqa: S311 - not for secrets
     kinds = [Kind.WRITE, Kind.FSYNC, Kind.FDATASYNC, Kind.THROUGH]
     kinds += [Kind.TRIM] * plan.trims + [Kind.ZEROES] * plan.zeroes
@@ -124,7 +124,7 @@ def _below(dice: Callable[[], float], end: int) -> int:
 
 
 def _place(dice: Callable[[], float], at: int, count: int, share: int) -> int:
-    """Choose where a write goes: after the one before, to blocks that are often written, or anywhere."""
+    """Choose the place of a write: after the previous one, in the frequently written blocks, or anywhere."""
     chance = dice()
     if chance < 0.25 and at + count <= share:
         return at

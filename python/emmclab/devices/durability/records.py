@@ -1,4 +1,4 @@
-"""Records: 4 KB that say which write of which run they are, in each sector, with a checksum of the sector."""
+"""Records of 4 KB. Each sector contains the run and the write that wrote it, and a checksum."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ BLOCK = 4096
 SECTOR = 512
 SECTORS = BLOCK // SECTOR
 _MAGIC = b"emmcLab1"
-#: Magic, run, block, number of the step, sector of the block.
+#: Magic, run, block, number of the step, index of the sector in the block.
 _HEADER = struct.Struct("<8sQQQH")
 _CHECKSUM = struct.Struct("<I")
 _ZEROS = bytes(SECTOR)
 
 
 class Stamp(NamedTuple):
-    """What a sector says of itself.
+    """The identity that a sector contains.
 
     Attributes:
         run: number of the run that wrote it.
@@ -37,7 +37,7 @@ Content = Stamp | str
 
 
 def record(stamp: Stamp) -> bytes:
-    """Return the 4,096 bytes of a record; they do not compress.
+    """Return the 4,096 bytes of a record; they are incompressible.
 
     >>> len(record(Stamp(7, 3, 12))), contents(record(Stamp(7, 3, 12))) == [Stamp(7, 3, 12)] * 8
     (4096, True)
@@ -53,7 +53,7 @@ def record(stamp: Stamp) -> bytes:
 
 
 def contents(block: bytes) -> list[Content]:
-    """Return what each sector of a block holds.
+    """Return the content of each sector of a block.
 
     >>> torn = record(Stamp(7, 3, 12))[:2048] + record(Stamp(7, 3, 9))[2048:]
     >>> [sector.number for sector in contents(torn)]

@@ -1,4 +1,4 @@
-"""What all cuts of a log say together."""
+"""Summarises all cuts of a log."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from emmclab.devices.durability.chance import CONFIDENCE, bounds, clean_cuts_nee
 from emmclab.devices.durability.log import Session
 from emmclab.devices.durability.verdict import FINDINGS, Verdict
 
-#: Probabilities of a loss for which the number of clean cuts is told.
+#: Probabilities of a loss for which the needed number of clean cuts is printed.
 _GOALS = (0.1, 0.01, 0.001)
 
 
 @dataclass(frozen=True)
 class Share:
-    """How many cuts show something.
+    """Number of cuts with a finding.
 
     Attributes:
-        finding: a name of `FINDINGS`, or `broken` for any that breaks a promise.
+        finding: a name of `FINDINGS`, or `broken` for any finding that breaks a promise.
         cuts: cuts that show it.
-        low: lower bound of its probability at a cut.
+        low: lower bound of its probability per cut.
         high: upper bound.
     """
 
@@ -32,18 +32,18 @@ class Share:
 
 @dataclass(frozen=True)
 class Report:
-    """All cuts of a log.
+    """Summary of all cuts of a log.
 
     Attributes:
         cuts: runs that ended with a cut and were checked.
-        uncut: runs that were checked, and show no sign of a cut; they count for nothing.
+        uncut: runs that were checked, but show no evidence of a cut; they are not counted.
         unchecked: runs that were not checked before the next one began.
         damaged: lines of the log that are damaged.
-        harmless: cuts that lost nothing, not even of what was not flushed: these may have hit no cache.
+        harmless: cuts that lost nothing, not even unflushed data: the cache may have been empty.
         shares: how many cuts show each finding, with the bounds of its probability.
         trims_old: cuts after which trimmed blocks returned old data; this is allowed.
         confidence: of the bounds.
-        goals: probabilities, each with the number of clean cuts that show a lower one.
+        goals: probabilities, each with the number of clean cuts that prove a lower one.
     """
 
     cuts: int
@@ -62,12 +62,12 @@ class Report:
         return next(share.cuts for share in self.shares if share.finding == "broken")
 
     def to_dict(self) -> dict[str, object]:
-        """Return it as values of JSON."""
+        """Return all fields as JSON values."""
         return asdict(self)
 
 
 def report_of(session: Session) -> Report:
-    """Sum up the cuts of a log.
+    """Summarise the cuts of a log.
 
     >>> report_of(Session()).goals
     {'10 %': 44, '1 %': 459, '0.1 %': 4603}

@@ -19,18 +19,18 @@ from emmclab.devices.durability.pattern import Kind
 from emmclab.devices.probe.targets import opened_directly
 from emmclab.errors import ConfigError, InputError
 
-#: Requests of `linux/fs.h`.
+#: ioctl requests of `linux/fs.h`.
 _BLKDISCARD, _BLKZEROOUT = 0x1277, 0x127F
-#: Longest transfer, bytes.
+#: Maximum length of a transfer, bytes.
 LONGEST = 1 << 20
-#: Error numbers of Linux for a request that a device does not support.
+#: Linux error numbers for a request that a device does not support.
 _UNSUPPORTED = {errno.EOPNOTSUPP, errno.ENOTTY, errno.EINVAL, errno.ENOSYS}
 
 
 class Target(Protocol):
-    """A disk that is written, flushed and read by address.
+    """A disk that is written, flushed and read by byte offset.
 
-    Every call raises an `OSError` where the device is gone.
+    Every call raises an `OSError` if the device is gone.
     """
 
     name: str
@@ -43,7 +43,7 @@ class Target(Protocol):
         """Trim a range, or make the device write zeros to it."""
 
     def flush(self, kind: Kind) -> None:
-        """Flush: make everything written before durable."""
+        """Flush: make all earlier writes durable."""
 
     def read(self, at: int, length: int) -> bytes:
         """Read from the device, not from the page cache."""
@@ -52,7 +52,7 @@ class Target(Protocol):
         """Return whether the target supports trim, or write zeroes; this is tried on its first block."""
 
     def known(self) -> KnownTarget:
-        """Return what is known of the target, by which it is recognised."""
+        """Return the properties by which the target is recognised."""
 
     def close(self) -> None:
         """Close the target."""
@@ -81,7 +81,7 @@ class Direct:
     """A block device or a file, accessed with direct I/O (`O_DIRECT`)."""
 
     def __init__(self, path: Path, *, write: bool) -> None:
-        """Open it; for writing, a block device must not be in use."""
+        """Open the target; for writing, a block device must not be in use."""
         self._file = opened_directly(path, write=write)
         self.name = str(path)
         self.size = os.lseek(self._file, 0, os.SEEK_END)
@@ -90,14 +90,14 @@ class Direct:
         self._own = threading.local()
 
     def _memory(self) -> mmap.mmap:
-        """Return a buffer of this thread. Direct I/O needs it aligned to pages, so it is a mapping."""
+        """Return the buffer of this thread. Direct I/O needs it aligned to pages, so it is a mapping."""
         if not hasattr(self._own, "memory"):
             self._own.memory = mmap.mmap(-1, LONGEST)
         memory: mmap.mmap = self._own.memory
         return memory
 
     def write(self, at: int, data: bytes, *, through: bool) -> None:
-        """Write at a byte."""
+        """Write at a byte offset."""
         memory = self._memory()
         memory[: len(data)] = data
         with memoryview(memory) as whole, whole[: len(data)] as part:
@@ -106,12 +106,12 @@ class Direct:
             raise OSError(errno.EIO, f"{moved} of {len(data)} bytes were written")
 
     def clear(self, kind: Kind, at: int, length: int) -> None:
-        """Trim a range of a block device, or have it write zeros."""
+        """Trim a range of a block device, or make it write zeros."""
         request = _BLKDISCARD if kind is Kind.TRIM else _BLKZEROOUT
         fcntl.ioctl(self._file, request, struct.pack("=QQ", at, length))
 
     def flush(self, kind: Kind) -> None:
-        """Make durable what was written."""
+        """Make all earlier writes durable."""
         (os.fsync if kind is Kind.FSYNC else os.fdatasync)(self._file)
 
     def read(self, at: int, length: int) -> bytes:
@@ -124,7 +124,7 @@ class Direct:
         return memory[:length]
 
     def can(self, kind: Kind) -> bool:
-        """Try it on the first block; not on a file, where the file system would answer, not the device."""
+        """Try it on the first block; False for a file, where the file system would answer, not the device."""
         if not self._is_block:
             return False
         try:
@@ -151,7 +151,7 @@ class Direct:
         return {name: value for name, value in found.items() if value}
 
     def disk(self) -> int | None:
-        """Return the number (`st_dev`) of the device whose power is cut; for a file, of its disk."""
+        """Return the device number (`st_dev`) of the disk whose power is cut; for a file, of its disk."""
         return self._number if self._is_block else os.fstat(self._file).st_dev
 
     def close(self) -> None:
@@ -163,7 +163,7 @@ class Closing:
     """Context manager that closes a target."""
 
     def __init__(self, target: Target) -> None:
-        """Take it."""
+        """Wrap the target."""
         self.target = target
 
     def __enter__(self) -> Target:
@@ -175,10 +175,10 @@ class Closing:
 
 
 def refuse_same_disk(target: Target, log: int) -> None:
-    """Refuse a log on the device whose power is cut: syncs of the log would make the test data durable.
+    """Reject a log on the device whose power is cut: syncs of the log would make the test data durable.
 
     Raises:
-        ConfigError: it is there.
+        ConfigError: the log is on that device.
     """
     disk = target.disk() if isinstance(target, Direct) else None
     about = os.fstat(log)

@@ -1,4 +1,4 @@
-"""What a check found after one cut."""
+"""Verdict on a target after one cut."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Self
 
-#: What a device must not do, in the order of the output, and what it means.
+#: Forbidden behaviour of a device, in the order of the output, with its meaning.
 FINDINGS = {
     "lost": "acknowledged by a flush, and older data or none is there",
     "lost_through": "acknowledged by a write through the cache, and older data or none is there",
@@ -15,29 +15,29 @@ FINDINGS = {
     "torn": "not flushed, and only some sectors of the 4 KB are new",
     "garbled": "not flushed, and some sectors are neither old nor new",
 }
-#: Findings that are no broken promise: no standard of eMMC, SD or UFS says that 4 KB are written as a whole.
+#: Findings that break no promise: no standard of eMMC, SD or UFS requires that 4 KB are written atomically.
 WEAKNESSES = ("torn", "garbled")
 
 
 @dataclass
 class Verdict:
-    """What was left after a cut, in blocks of 4 KB.
+    """State of the target after a cut, in blocks of 4 KB.
 
     Attributes:
-        is_cut: whether there is a sign that the power was cut; only then it counts.
+        is_cut: whether there is evidence that the power was cut; other verdicts are not counted.
         syncs: syncs that were acknowledged before the cut.
         promised: blocks that a sync after the first pass had made durable.
-        lost: promised by a flush, and not there.
-        lost_through: promised by a write through the cache, and not there.
-        order: of both, those where something is there that was written after the promise.
-        corrupt: durable before, and neither old nor new.
-        torn: not promised: sectors of old and new data in one block.
-        garbled: not promised: sectors with neither.
+        lost: promised by a flush, but missing.
+        lost_through: promised by a write-through write, but missing.
+        order: of both, those where data written after the promise is present.
+        corrupt: durable before the cut, but with neither old nor new content.
+        torn: not promised: a block with sectors of old and of new data.
+        garbled: not promised: a block with sectors of neither.
         unflushed: writes of blocks that were not promised.
-        unflushed_lost: of these, not there: this is allowed.
+        unflushed_lost: of these, the missing ones: this is allowed.
         trimmed: blocks whose trim was followed by an acknowledged flush.
-        trimmed_old: of these, blocks that return what they held before the trim: this is allowed.
-        examples: what the first findings are.
+        trimmed_old: of these, blocks that return their data from before the trim: this is allowed.
+        examples: descriptions of the first findings.
     """
 
     is_cut: bool
@@ -74,12 +74,12 @@ class Verdict:
         return [name for name in FINDINGS if getattr(self, name)]
 
     def to_dict(self) -> dict[str, object]:
-        """Return it as values of JSON."""
+        """Return all fields as JSON values."""
         return asdict(self)
 
     @classmethod
     def from_dict(cls, given: Mapping[str, Any]) -> Self:
-        """Make it of values of JSON; those of a later version that are not known here are left out.
+        """Make a verdict of JSON values; fields of later versions are ignored.
 
         >>> Verdict.from_dict(Verdict(is_cut=True, lost=3).to_dict()).lost
         3

@@ -1,4 +1,4 @@
-"""Writes records until the power is gone, and keeps what was acknowledged in a log."""
+"""Writes records until the power is cut, and logs what was acknowledged."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ from emmclab.devices.durability.records import BLOCK, Stamp, record
 from emmclab.devices.durability.targets import LONGEST, Target
 from emmclab.errors import ConfigError, InputError
 
-#: Writers, which work at the same time, each on blocks of its own.
+#: Number of writers, which work in parallel, each on its own blocks.
 WRITERS = 4
-#: Least part of a target that is used, bytes.
+#: Minimum part of a target that is used, bytes.
 LEAST_BYTES = 1 << 20
-#: How often the end is looked for, and how long writers have to end (cards may pause for seconds), seconds.
+#: Interval of the checks for the end, and the time that writers have to stop (cards may pause for seconds),
+#: seconds.
 _WAIT_S, _PATIENCE_S = 0.05, 30.0
-#: Errors that are no loss of power.
+#: Errors that do not mean a loss of power.
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 
@@ -33,7 +34,7 @@ class Ended:
     Attributes:
         reason: `gone` if the target failed, `hung` if it no longer answered, `stopped` if the user ended it.
         syncs: syncs that were acknowledged.
-        said: what the operating system said where the target failed.
+        said: the message of the operating system if the target failed.
     """
 
     reason: str
@@ -43,7 +44,7 @@ class Ended:
 
 @dataclass
 class _Work:
-    """What the writers of a run share."""
+    """State shared by the writers of a run."""
 
     target: Target
     log: Log
@@ -54,7 +55,7 @@ class _Work:
     faults: list[BaseException] = field(default_factory=list)
 
     def do(self, writer: int) -> None:
-        """Write until the end; the first writer whose target fails ends all."""
+        """Write until the end; the first writer whose target fails stops all others."""
         try:
             for step in steps(self.plan, writer):
                 if self.over.is_set():
@@ -63,11 +64,11 @@ class _Work:
                 if step.kind.is_sync:
                     self.log.add("ack", self.plan.run, writer, step.number, wait=False)
                     self.syncs[writer] += 1
-        except InputError as error:  # Of the log.
+        except InputError as error:  # Raised by the log.
             self.faults.append(error)
         except OSError as error:
             self.gone.append(error)
-        except Exception as error:  # A bug, which the thread that waits reports.
+        except Exception as error:  # A bug, which the waiting thread reports.
             self.faults.append(error)
         finally:
             self.over.set()
@@ -91,7 +92,7 @@ def records(plan: Plan, first: int, count: int, number: int) -> bytes:
 def write(
     target: Target, log: Log, span: int, *, ready: Callable[[], None], asked_to_end: Callable[[], bool]
 ) -> Ended:
-    """Write records to the first `span` bytes of a target until it fails or the end is asked for.
+    """Write records to the first `span` bytes of a target until it fails or the caller requests the end.
 
     `ready` is called when everything has been written once and the power may be cut.
 
@@ -118,7 +119,7 @@ def write(
             raise InputError.of(lost, target.name) from lost
     reason = "gone" if work.gone else "hung" if hung else "stopped"
     said = (work.gone[0].strerror or str(work.gone[0])) if work.gone else None
-    with contextlib.suppress(InputError):  # The log may have lost its power, too.
+    with contextlib.suppress(InputError):  # The device of the log may have lost its power, too.
         log.add("end", work.plan.run, {"reason": reason, "said": said})
     return Ended(reason, sum(work.syncs), said)
 
@@ -132,7 +133,7 @@ def _planned(target: Target, span: int) -> Plan:
             hint=f"give {LEAST_BYTES >> 20} to {target.size >> 20} MB",
         )
     try:
-        # A flush before the first write: after it some devices forget the later ones (Micron Q2J54A).
+        # A flush before the first write, on purpose: some devices then ignore later flushes (Micron Q2J54A).
         target.flush(Kind.FSYNC)
         trims, zeroes = target.can(Kind.TRIM), target.can(Kind.ZEROES)
     except OSError as error:
@@ -153,7 +154,7 @@ def _fill(work: _Work) -> None:
 
 
 def _run(work: _Work, asked_to_end: Callable[[], bool]) -> bool:
-    """Let the writers work until one fails or the end is asked for; tell whether one no longer answers."""
+    """Let the writers work until one fails or the caller requests the end; return whether one hangs."""
     threads = [threading.Thread(target=work.do, args=(writer,), daemon=True) for writer in range(WRITERS)]
     for thread in threads:
         thread.start()

@@ -1,4 +1,4 @@
-"""Finds out from outside how a flash device is made: clustered page and clustered block, from bandwidths."""
+"""Measures from outside how a flash device is built: clustered page and clustered block, from bandwidths."""
 
 from __future__ import annotations
 

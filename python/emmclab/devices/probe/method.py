@@ -1,10 +1,10 @@
-"""Clustered page and clustered block from bandwidth.
+"""Determines the clustered page and the clustered block from bandwidths.
 
 After J. Kim, D. Jung, J. Kim and J. Huh, "A methodology for extracting performance parameters in solid state
 disks (SSDs)", MASCOTS 2009: a small request that crosses the border of a clustered page costs two page
-operations, one that does not costs one, so the period of the dear places is the clustered page. Random writes
-are as fast as sequential ones from the size on at which they replace whole clustered blocks: nothing is
-left to be copied.
+operations, one that does not costs one. So the period of the slow offsets is the clustered page. Random
+writes become as fast as sequential ones at the size at which they replace whole clustered blocks, because no
+data has to be copied.
 """
 
 from __future__ import annotations
@@ -16,28 +16,28 @@ from dataclasses import asdict, dataclass, field
 
 from emmclab.devices.probe.targets import LONGEST_KB, Target, check_size
 
-#: Called with the kilobytes moved and those in all, and the requests so far.
+#: Called with the kilobytes moved so far, the total, and the requests so far.
 ProbeProgress = Callable[[int, int, int], None]
 
-#: Step of the offsets, and the request that is moved over them, KB.
+#: Step of the offsets, and size of the request that is issued at each offset, KB.
 _STEP_KB = 4
 _PROBE_KB = 8
-#: Offsets tried in a window, windows tried, alignment of windows in KB.
+#: Offsets in a window, number of windows, alignment of windows in KB.
 _STEPS = 64
 _WINDOWS = 24
 _WINDOW_KB = 512
-#: Clustered pages looked for, KB.
+#: Candidate sizes of the clustered page, KB.
 _PAGES_KB = (8, 16, 32, 64, 128)
-#: Factor on the time from which an address counts as a border.
+#: Factor on the time above which an offset counts as a border.
 _DEARER = 1.03
-#: Share of the sequential bandwidth from which random writes count as equally fast.
+#: Share of the sequential bandwidth above which random writes count as equally fast.
 _AS_FAST = 0.97
-#: Sizes of the bandwidth curves, KB; from the last of the small ones on the whole span is written.
+#: Sizes of the bandwidth curves, KB; from the last of the small sizes on, the whole span is written.
 _SIZES_KB = tuple(4 << power for power in range(13))
 _WHOLE_FROM_KB = 128
-#: Requests of a point of the curve that does not take the whole span, and the KB it moves at most.
+#: Requests of a point that does not write the whole span, and the maximum KB that it transfers.
 _FEWEST, _MOST, _MOST_KB = 4, 512, 8 * 1024
-#: Requests between two looks at progress and Ctrl-C.
+#: Requests between two checks of progress and Ctrl-C.
 _SLICE = 64
 
 
@@ -75,7 +75,7 @@ class Probe:
     points: list[Point] = field(default_factory=list)
 
     def to_dict(self) -> dict[str, object]:
-        """Return everything as plain values."""
+        """Return all fields as plain values."""
         return asdict(self)
 
 
@@ -86,10 +86,10 @@ def probe(
 
     Args:
         target: device or file to probe; its first `span_kb` are overwritten if `write` is true.
-        write: whether it may be written; reads alone never show the clustered block.
-        span_kb: how much of it is used.
+        write: whether the target may be overwritten; reads alone never show the clustered block.
+        span_kb: size of the part that is used.
         seed: seed of the random orders.
-        progress: called now and then.
+        progress: called regularly with the progress.
 
     Raises:
         ConfigError: the span is impossible.
@@ -100,7 +100,8 @@ def probe(
     run = _Run(target, span_kb, random.Random(seed), progress, write)  # noqa: S311 (places, not secrets)
     found = Probe(target=target.name, wrote=write, span_mb=span_kb // 1024)
     if write:
-        # First, while all that was written is as large as can be: small requests leave blocks half filled.
+        # This comes first, while all earlier writes were as large as possible: small writes leave blocks half
+        # filled.
         run.whole("sequential", LONGEST_KB)
         found.points += _write_curves(run)
         found.clustered_block_kb = block_size(found.points)
@@ -117,7 +118,7 @@ def probe(
 
 
 def _write_curves(run: _Run) -> list[Point]:
-    """Measure writes; sequential and large ones first, since fragments of a size slow the next one."""
+    """Measure writes; sequential and large ones first, because fragments of a size slow the next one."""
     whole = [size for size in _SIZES_KB if size >= _WHOLE_FROM_KB]
     speeds = {("sequential", size_kb): run.whole("sequential", size_kb) for size_kb in reversed(whole)}
     speeds |= {("random", size_kb): run.whole("random", size_kb) for size_kb in reversed(whole)}
@@ -154,7 +155,7 @@ def page_size(times_ms: Sequence[float]) -> int | None:
 
 
 def block_size(points: Sequence[Point]) -> int | None:
-    """Find the clustered block in KB: random writes are as fast as sequential ones from that size on."""
+    """Find the clustered block in KB: the size from which random writes are as fast as sequential ones."""
     speeds = {(point.order, point.size_kb): point.mb_per_s for point in points if point.op == "write"}
     sizes = [size for order, size in speeds if order == "random" and size >= _WHOLE_FROM_KB]
     as_fast = [speeds["random", size] >= _AS_FAST * speeds["sequential", size] for size in sizes]
@@ -223,7 +224,7 @@ class _Run:
                 self._progress(self._moved_kb, self._total_kb, self._requests)
 
     def places(self, op: str) -> list[Place]:
-        """Measure a small request at every offset of some windows, in random order; give the medians."""
+        """Measure a small request at every offset of some windows, in random order; return the medians."""
         windows = self._draw.sample(
             range(self._span_kb // _WINDOW_KB), min(_WINDOWS, self._span_kb // _WINDOW_KB)
         )
@@ -236,7 +237,7 @@ class _Run:
         return [Place(op, step * _STEP_KB, statistics.median(times)) for step, times in enumerate(by_step)]
 
     def some(self, op: str, order: str, size_kb: int) -> float:
-        """Measure a few requests of a size; MB/s."""
+        """Measure a number of requests of one size; return MB/s."""
         places = self._span_kb // size_kb
         count = self._count(size_kb)
         first = self._draw.randrange(places - count + 1)
@@ -247,7 +248,7 @@ class _Run:
         return count * size_kb / 1024 / (sum(times) / 1e3)
 
     def whole(self, order: str, size_kb: int) -> float:
-        """Write the whole span once; MB/s of its second half, when room that was free before is used up."""
+        """Write the whole span once; return MB/s of its second half, when no free space is left."""
         numbers = list(range(self._span_kb // size_kb))
         if order == "random":
             self._draw.shuffle(numbers)

@@ -1,4 +1,4 @@
-"""Targets of a probe: a simulated device, a block device, a file; each measures the time of a transfer."""
+"""Targets of a probe (simulated device, block device or file); each measures the time of a transfer."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from emmclab import _core
 from emmclab.devices.device import Device
 from emmclab.errors import ConfigError, InputError
 
-#: Longest transfer of a probe, KB.
+#: Maximum transfer of a probe, KB.
 LONGEST_KB = 16 * 1024
 
 
 class Target(Protocol):
-    """Something with addresses that can be read and perhaps written."""
+    """A storage target that can be read and perhaps written by offset."""
 
     @property
     def name(self) -> str:
-        """Name it for people."""
+        """Return a name for people."""
 
     @property
     def size_kb(self) -> int:
-        """Tell its size in KB."""
+        """Return the size in KB."""
 
     def transfer(self, write: bool, offsets_kb: Sequence[int], length_kb: int) -> list[float]:
-        """Read or write at each offset, one after the other; give the time of each in ms."""
+        """Read or write at each offset, one after the other; return the time of each in ms."""
 
 
 class Simulated:
-    """A new simulated device under synchronous direct I/O."""
+    """A new simulated device, accessed by synchronous direct I/O."""
 
     def __init__(self, device: Device) -> None:
         """Make the device."""
@@ -49,10 +49,10 @@ class Simulated:
 
 
 def opened_directly(path: Path, *, write: bool, flags: int = 0) -> int:
-    """Open a block device or a file past the page cache; for writing a block device must not be in use.
+    """Open a block device or a file with direct I/O; for writing, a block device must not be in use.
 
     Raises:
-        InputError: it cannot be opened, or its file system has no direct I/O.
+        InputError: it cannot be opened, or its file system does not support direct I/O.
     """
     flags |= os.O_DIRECT | os.O_CLOEXEC | (os.O_RDWR if write else os.O_RDONLY)
     try:
@@ -71,18 +71,18 @@ def opened_directly(path: Path, *, write: bool, flags: int = 0) -> int:
 
 
 class Disk:
-    """A block device or a file, past the page cache (`O_DIRECT`, `O_DSYNC`)."""
+    """A block device or a file, accessed without the page cache (`O_DIRECT`, `O_DSYNC`)."""
 
     def __init__(self, path: Path, *, write: bool) -> None:
-        """Open it; for writing a block device must not be in use.
+        """Open the target; for writing, a block device must not be in use.
 
         Raises:
-            InputError: it cannot be opened, or its file system has no direct I/O.
+            InputError: it cannot be opened, or its file system does not support direct I/O.
         """
         self._file = opened_directly(path, write=write, flags=os.O_DSYNC if write else 0)
         self.name = str(path)
         self.size_kb = os.lseek(self._file, 0, os.SEEK_END) // 1024
-        # Direct I/O needs memory aligned to pages, which a mapping is; random bytes do not compress.
+        # Direct I/O needs page-aligned memory, hence the mapping; random bytes do not compress.
         self._memory = mmap.mmap(-1, LONGEST_KB * 1024)
         block = os.urandom(1 << 20)
         for at in range(0, LONGEST_KB * 1024, len(block)):
@@ -100,7 +100,7 @@ class Disk:
         """Return measured times in ms.
 
         Raises:
-            InputError: the device fails, or gives less than was asked for.
+            InputError: the device fails, or returns less than requested.
         """
         took = []
         with memoryview(self._memory) as whole, whole[: length_kb * 1024] as part:
@@ -129,10 +129,10 @@ class Disk:
 
 
 def check_size(target: Target, span_kb: int) -> None:
-    """Refuse a span that the target does not have, or that is too small for a measurement.
+    """Reject a span that exceeds the target or is too small for a measurement.
 
     Raises:
-        ConfigError: it is senseless.
+        ConfigError: the span is impossible.
     """
     least_kb = 2 * LONGEST_KB
     if not least_kb <= span_kb <= target.size_kb:
