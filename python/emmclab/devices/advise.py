@@ -250,7 +250,7 @@ def advise(
     On a short trace a new device never collects garbage, so that no lifetime can be estimated. With
     `lifetime`, or if the options are ranked by it, every option is run once more. This run repeats the traces
     until they have written 1 % of the capacity; it is on a used device (`USED`) if new ones were requested.
-    That takes seconds for each option and 32 GB, once where `images` names a folder.
+    That takes seconds for each option and 32 GB, and is done once only if `images` names a folder.
 
     Raises:
         ConfigError: there is no such order, or the device cannot run the traces as it is.
@@ -296,8 +296,7 @@ def advise(
             return life_under(changed, layers, traces, base, aged)
 
         def runs(changed: Device, first: Result | None = None) -> Runs:
-            """Run a device with each seed; measure the lifetime with one, or with each if it is the ranking.
-            """
+            """Run a device with each seed; measure its lifetime with one, or with all if ranked by it."""
             found = {every[0]: first or changed.simulate(*traces, **given)}
             found |= {seed: changed.simulate(*traces, **given | {"seed": seed}) for seed in every[1:]}
             aged = () if not lifetime else every if by == "lifetime" else every[:1]

@@ -1,4 +1,4 @@
-"""What every room uses and what is not about storage: files, threads, processes, buckets, texts and tables.
+"""General code that every package uses: files, threads, processes, buckets, texts and tables.
 
-Nothing here knows a trace, a device or a study. This room imports no other room.
+Nothing here knows a trace, a device or a study. This package imports no other package of emmclab.
 """

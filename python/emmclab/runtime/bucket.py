@@ -1,4 +1,4 @@
-"""Results in a bucket of an object store: S3, Google Cloud Storage or Azure, by the address."""
+"""Stores results in a bucket of an object store: S3, Google Cloud Storage or Azure, by the address."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ _LOCKS = "running"
 
 
 class PutObject(TypedDict):
-    """What the store says of the present state of an object; None are tags that it does not have."""
+    """Version of an object, as the store reports it; a tag that the store does not have is None."""
 
     e_tag: str | None
     version: str | None
 
 
 class FoundObject(PutObject):
-    """An object that is there."""
+    """An existing object, as listings report it."""
 
     path: str
     size: int
@@ -52,11 +52,11 @@ class Bucket:
     folder = None
 
     def __init__(self, address: str, field: str = "--results") -> None:
-        """Take its address, which the option `field` gave; nothing is requested yet.
+        """Parse the address, which the option `field` contained; no request is sent yet.
 
         Raises:
             UnsupportedError: obstore is not installed.
-            ConfigError: this is not the address of a bucket.
+            ConfigError: the address is not that of a bucket.
         """
         self._library = library("obstore")
         self._address = address
@@ -77,7 +77,7 @@ class Bucket:
 
     @contextlib.contextmanager
     def _asking(self, name: str) -> Iterator[None]:
-        """Convert errors of the bucket.
+        """Convert errors of the bucket to errors of emmclab.
 
         Raises:
             InputError: there is no such file, or the bucket cannot be reached.
@@ -101,13 +101,13 @@ class Bucket:
         return sorted(one["path"] for one in self.listed(below))
 
     def listed(self, below: str = "") -> list[FoundObject]:
-        """Return what is known of the objects below a prefix."""
+        """Return the metadata of the objects below a prefix."""
         with self._asking(below):
             chunks = self._library.list(self._store, prefix=below or None)
             return [one for chunk in chunks for one in chunk]
 
     def head(self, name: str) -> FoundObject | None:
-        """Return what is known of an object; None if it does not exist."""
+        """Return the metadata of an object; None if it does not exist."""
         with self._asking(name):
             try:
                 found: FoundObject = self._library.head(self._store, name)
@@ -129,7 +129,7 @@ class Bucket:
     def replace(self, name: str, content: bytes | Path, former: PutObject | None) -> PutObject | None:
         """Replace the `former` version of an object, or create it; return None if another version exists.
 
-        What is put is known by `e_tag` and `version`, as `head` gives them.
+        The result contains the `e_tag` and `version` of the new object, as `head` returns them.
         """
         mode: str | dict[str, str] = "create"
         if former is not None:
@@ -144,7 +144,7 @@ class Bucket:
             return put
 
     def remove(self, name: str) -> None:
-        """Remove an object, if it is there."""
+        """Remove an object, if it exists."""
         with self._asking(name), contextlib.suppress(FileNotFoundError):
             self._library.delete(self._store, name)
 
@@ -174,8 +174,8 @@ class Bucket:
     def lock(self, shard: str) -> Iterator[None]:
         """Hold a lock: write heartbeats to an object, which no other run may replace while they continue.
 
-        An object store has no locks that end with their process. Who finds the object of another run waits
-        for its next sign; where none comes, that run was killed.
+        An object store has no locks that end with their process. So a run that finds the object of another
+        run waits for its next heartbeat; if none arrives, the other run was killed.
         """
         mine = f"{_LOCKS}/{shard or 'all'}"
         self._wait_for_others(shard, mine)
@@ -196,7 +196,7 @@ class Bucket:
         """Wait for the next heartbeats of runs of the same cells; remove the objects of killed runs.
 
         Raises:
-            ConfigError: one is alive.
+            ConfigError: another run is alive.
         """
         first = self._signs(shard, mine)
         until = time.monotonic() + LEASE_S
@@ -264,7 +264,7 @@ def _sign() -> bytes:
 
 
 def _hint(address: str) -> str:
-    """Return a hint on what an address may lack."""
+    """Return a hint on what an address may be missing."""
     if address.startswith(("az://", "azure://", "abfs")):
         return "let AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY tell the account"
     if address.startswith("gs://"):

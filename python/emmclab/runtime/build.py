@@ -1,4 +1,4 @@
-"""The build that this is: results of another one are not those of this one."""
+"""Identifies this build: results of other builds are not reused."""
 
 from __future__ import annotations
 

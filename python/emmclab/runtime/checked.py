@@ -1,4 +1,4 @@
-"""JSON that is kept from run to run, with its own SHA-256: damage is not taken for what was written."""
+"""JSON with its own SHA-256, for data kept from run to run, so that damage is detected."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-#: The entry that has the SHA-256 of the others.
+#: The key with the SHA-256 of all other entries.
 _CHECK = "sha256_of_the_rest"
 
 
 def checked(value: Mapping[str, Any]) -> bytes:
-    """Return a table as JSON with its check.
+    """Return a table as JSON with its checksum.
 
     >>> checked_value(checked({"a": 1}))
     {'a': 1}
@@ -21,7 +21,7 @@ def checked(value: Mapping[str, Any]) -> bytes:
 
 
 def checked_value(text: bytes | str) -> dict[str, Any] | None:
-    """Return the table that was written; None if the text is damaged, or has no check.
+    """Return the table that was written; None if the text is damaged or has no checksum.
 
     >>> checked_value(checked({"a": 1}).replace(b"1", b"2", 1)), checked_value("{}"), checked_value("[")
     (None, None, None)

@@ -1,4 +1,4 @@
-"""The command line of this process, as results name it."""
+"""The command line of this process, as results state it."""
 
 from __future__ import annotations
 
@@ -6,19 +6,20 @@ import shlex
 
 from emmclab.runtime.files import printable
 
-#: The words of the command line that this process carries out; empty if Python calls the package.
+#: The arguments of the current command; empty if emmclab is used from Python.
 words: list[str] = []
 
-#: Options with a value that change no result: outputs; places of results, and processes. Then those without.
+#: Options with a value that do not change results: outputs, places of results, and numbers of processes. Then
+#: those without a value.
 _OUTPUTS = ("--html", "--figures", "--over-time", "--perfetto", "--events", "--record", "--output", "-o")
 _PLACES = ("--results", "--images", "--images-gb", "--jobs", "--on")
 _FLAGS = ("--json", "--fresh")
 
 
 def command_line() -> str | None:
-    """Return the command that gives the same result: this process's, without what changes no result.
+    """Return the command that reproduces the result: that of this process, without unneeded options.
 
-    None if Python calls the package.
+    None if emmclab is used from Python.
     """
     if not words:
         return None

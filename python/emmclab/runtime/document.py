@@ -1,4 +1,4 @@
-"""Results of the core, from JSON: fields by name, in order."""
+"""Results of the core, parsed from JSON: ordered fields by name."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any
 
 
 class Document(Mapping[str, Any]):
-    """A mapping of the fields that a command prints with `--json`; never changed in place.
+    """A mapping of the fields that a command prints with `--json`; immutable.
 
     >>> Document({"name": "chat", "requests": 400})["requests"]
     400
     """
 
     def __init__(self, fields: dict[str, Any]) -> None:
-        """Hold the fields, as the core gives them."""
+        """Wrap the fields, as the core returns them."""
         self._fields = fields
 
     def __getitem__(self, field: str) -> Any:

@@ -1,4 +1,4 @@
-"""Where tasks run: a small protocol, and the engines of this computer; that of a cluster is `cluster`."""
+"""Runs tasks: the executor protocol, and executors for this computer (`cluster` has one for a cluster)."""
 
 from __future__ import annotations
 
@@ -22,14 +22,16 @@ from typing import Any, Literal, Protocol, TypeVar
 from emmclab.errors import EmmclabError
 from emmclab.runtime.memory import keep_freed_memory
 
-#: Time that work has to tidy up once the parent is gone, seconds.
+#: Time for cleaning up after the parent process has ended, seconds.
 _TIDY_S = 10.0
-#: Worker processes in a row that may end before they can take a task.
+#: Maximum number of consecutive worker processes that end before they are ready.
 _STILLBORN = 3
-#: Tasks below this length are handed to a worker one ahead, so that it does not wait for the next, seconds.
+#: Tasks shorter than this are queued one ahead in each worker, so that it does not wait for the next,
+#: seconds.
 _SHORT_S = 2.0
 
-#: Longest path of a unix socket, without the zero after it: `sun_path` of Linux has 108 bytes.
+#: Maximum length of the path of a unix socket, without the terminating zero: `sun_path` of Linux has 108
+#: bytes.
 _SOCKET_PATH_BYTES = 107
 
 Task = TypeVar("Task")
@@ -46,9 +48,9 @@ class Crash:
 class Executor(Protocol):
     """Runs tasks; the results do not depend on order or process."""
 
-    #: Tasks that run at the same time.
+    #: Number of tasks that run at the same time.
     jobs: int
-    #: Whether all of them run on this machine.
+    #: Whether all tasks run on this machine.
     is_local: bool
 
     def run(
@@ -57,17 +59,17 @@ class Executor(Protocol):
         next_task: Callable[[Task | None], Task | None],
         files: Sequence[str] = (),
     ) -> Generator[tuple[Task, Outcome | Crash]]:
-        """Do `work` on tasks; yield each with its outcome as it finishes, in any order.
+        """Run `work` on tasks; yield each task with its outcome as it finishes, in any order.
 
-        `next_task` is called whenever a worker is free, with the task that this worker had last, if any:
-        work on the same device or input can stay in one process. It returns None if there is nothing for now.
-        The end is reached when it gives none and none is running. `files` are those that the work reads.
-        Raises whatever `work` raises, and then begins nothing more.
+        `next_task` is called whenever a worker is free, with the last task of this worker, if any: so tasks
+        on the same device or input can stay in one process. It returns None if no task is available at the
+        moment. The run ends when it returns None and no task is running. `files` are those that the work
+        reads. Exceptions of `work` are raised, and no further task is started.
         """
         ...
 
     def close(self) -> None:
-        """Let go of what it holds."""
+        """Release all resources."""
         ...
 
 
@@ -83,7 +85,7 @@ def each(tasks: Iterable[Task]) -> Callable[[Task | None], Task | None]:
 
 
 class Serial:
-    """One task after the other, in this process."""
+    """Runs one task after the other, in this process."""
 
     jobs, is_local = 1, True
 
@@ -93,33 +95,33 @@ class Serial:
         next_task: Callable[[Task | None], Task | None],
         files: Sequence[str] = (),
     ) -> Generator[tuple[Task, Outcome | Crash]]:
-        """Do the tasks in order."""
+        """Run the tasks in order."""
         del files
         task: Task | None = None
         while (task := next_task(task)) is not None:
             yield task, work(task)
 
     def close(self) -> None:
-        """Do nothing: it holds nothing."""
+        """Do nothing: there are no resources."""
 
 
 @dataclass(eq=False)
 class _Worker:
-    """A process, and the tasks that it was given, the first of which it runs."""
+    """A worker process, and the tasks that it was given; it runs the first of them."""
 
     process: Any
     pipe: Connection
     tasks: deque[Any] = field(default_factory=deque)
-    #: The task that it was given last.
+    #: The task that was given to it last.
     last: Any = None
-    #: Whether it has begun to take tasks.
+    #: Whether it has started to accept tasks.
     is_ready: bool = False
 
 
 class Pool:
-    """Processes of this computer; they end with this process, however it ends.
+    """Worker processes on this computer; they end with this process, however it ends.
 
-    Each has a pipe of its own: where one crashes, it is known which task it ran.
+    Each has its own pipe, so that the task of a crashed process is known.
     """
 
     is_local = True
@@ -135,12 +137,12 @@ class Pool:
         next_task: Callable[[Task | None], Task | None],
         files: Sequence[str] = (),
     ) -> Generator[tuple[Task, Outcome | Crash]]:
-        """Do the tasks in parallel. An interruption or a failure stops the tasks that are in progress."""
+        """Run the tasks in parallel. An interruption or a failure stops the running tasks."""
         del files
         workers: dict[Connection, _Worker] = {}
         ahead = 1
         stillborn = 0
-        #: Given to a worker that crashed before it came to them.
+        #: Tasks that a crashed worker had not started.
         back: deque[Task] = deque()
         outcome: Any
 
@@ -158,7 +160,7 @@ class Pool:
                         workers[worker.pipe] = worker
                     worker.tasks.append(task)
                     worker.last = task
-                    with contextlib.suppress(OSError):  # It has crashed, which the loop below finds.
+                    with contextlib.suppress(OSError):  # The worker has crashed; the loop below detects it.
                         worker.pipe.send(task)
 
         try:
@@ -222,7 +224,7 @@ def _start_method() -> Literal["forkserver", "spawn"]:
 
 
 def _ending(worker: _Worker) -> str:
-    """Say how a worker process ended."""
+    """Return how a worker process ended."""
     worker.process.join()
     code = worker.process.exitcode
     if code is not None and code < 0:
@@ -239,13 +241,15 @@ def _no_workers(crash: Crash) -> EmmclabError:
 
 
 def _serve(pipe: Connection, work: Callable[[Any], Any]) -> None:
-    """Do the tasks that come through the pipe, until it is closed."""
+    """Run the tasks that arrive through the pipe, until it is closed."""
     _follow_parent()
     keep_freed_memory()
     tasks: SimpleQueue[Any] = SimpleQueue()
-    # The parent never waits for a worker that is busy, or waiting for the parent.
+    # A thread reads the pipe, so that the parent never blocks on a busy worker, or on one that waits for the
+    # parent.
     threading.Thread(target=_receive, args=[pipe, tasks], daemon=True).start()
-    # A process that ends before this did not end because of a task.
+    # Tells the parent that the worker is ready; a process that ends before this did not fail because of a
+    # task.
     pipe.send(None)
     while (received := tasks.get()) is not None:
         task, refused = received
@@ -261,7 +265,7 @@ def _serve(pipe: Connection, work: Callable[[Any], Any]) -> None:
 
 
 def _receive(pipe: Connection, tasks: SimpleQueue[Any]) -> None:
-    """Pass on the tasks that come through the pipe, or why one cannot be unpickled here; None at its end."""
+    """Queue tasks from the pipe, or the error if one cannot be unpickled; queue None at its end."""
     while True:
         try:
             tasks.put((pipe.recv(), None))
@@ -273,7 +277,7 @@ def _receive(pipe: Connection, tasks: SimpleQueue[Any]) -> None:
 
 
 def _portable(error: Exception) -> Exception:
-    """Return an exception that another process can raise; one that cannot be sent as its words."""
+    """Return an exception that can be sent to another process; one that cannot be pickled is sent as text."""
     try:
         pickle.loads(pickle.dumps(error))  # noqa: S301 - made here.
     except Exception:
@@ -282,7 +286,7 @@ def _portable(error: Exception) -> Exception:
 
 
 def _follow_parent() -> None:
-    """Leave Ctrl-C and hang-ups to the parent; end when it is gone: by SIGTERM, so that work may tidy up."""
+    """Ignore Ctrl-C and hang-ups, which the parent handles; end by SIGTERM when the parent has ended."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if sys.platform != "win32":
         signal.signal(signal.SIGHUP, signal.SIG_IGN)

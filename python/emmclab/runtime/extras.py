@@ -1,4 +1,4 @@
-"""Libraries that an extra of the package brings: imported where they are needed."""
+"""Imports libraries of the package's extras only when they are needed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from emmclab.errors import UnsupportedError
 
-#: The extra that brings each library, as pyproject.toml has it.
+#: The extra that contains each library, as in pyproject.toml.
 EXTRAS = {
     "pandas": "dataframes",
     "polars": "dataframes",
@@ -23,7 +23,7 @@ def library(name: str) -> Any:
     """Import a library of an extra.
 
     Raises:
-        UnsupportedError: it is missing; the hint is the line that brings it.
+        UnsupportedError: it is missing; the hint is the command that installs it.
 
     >>> library("pyarrow").__name__
     'pyarrow'
@@ -35,7 +35,7 @@ def library(name: str) -> Any:
 
 
 def missing(name: str) -> UnsupportedError:
-    """Say that a library is missing, and the line that brings it into this environment.
+    """Return the error for a missing library, with the command that installs it into this environment.
 
     >>> missing("polars").hint.partition(" -m ")[2]
     "pip install 'emmclab[dataframes]'`"

@@ -1,4 +1,4 @@
-"""Files: written whole or not at all, and known by their bytes."""
+"""Writes files atomically, and identifies them by digests of their content."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from typing import IO, Any
 
 from emmclab.errors import ConfigError, FormatError, InputError
 
-#: The longest file of settings that is read, bytes: a study of a million cells fits into some thousand.
+#: Maximum size of a settings file, bytes: a study of a million cells needs some thousand.
 MOST_SETTINGS_BYTES = 16 << 20
 
-#: The files that this process has written whole, in order.
+#: The files that this process has written atomically, in order.
 written: list[str] = []
 
 
 def read_text(path: str | Path, hint: str | None = None) -> str:
-    """Read a text of settings; `hint` is the advice if the file cannot be read.
+    """Read a settings file as text; `hint` is the advice if the file cannot be read.
 
     Raises:
-        InputError: the operating system refuses, or it has no end in sight, as `/dev/zero` has none.
-        FormatError: it is no UTF-8.
+        InputError: the operating system refuses, or the file is too large or endless, such as `/dev/zero`.
+        FormatError: it is not UTF-8.
     """
     try:
         with Path(path).open("rb") as file:
@@ -58,7 +58,7 @@ def _too_large(path: str | PathLike[str]) -> InputError:
 
 
 def refuse_other_endings(path: str | Path, endings: Sequence[str], field: str) -> str:
-    """Refuse an output whose name does not tell its format, before the work for it is done; give the ending.
+    """Reject an output file with an unsupported extension before any work is done; return the extension.
 
     `endings` are in lower case, `field` is the option that names the file.
 
@@ -66,7 +66,7 @@ def refuse_other_endings(path: str | Path, endings: Sequence[str], field: str) -
     '.csv'
 
     Raises:
-        ConfigError: the name ends in none of them.
+        ConfigError: the name has none of these extensions.
     """
     ending = Path(path).suffix.lower()
     if ending not in endings:
@@ -91,11 +91,10 @@ def printable(path: str | PathLike[str]) -> str:
 
 
 def lock(file: IO[str] | int, *, wait: bool, shared: bool = False) -> bool:
-    """Lock an open file for this process, which unlocks it when it ends; False if another one holds it.
+    """Lock an open file until this process ends; return False if another process holds the lock.
 
-    A `shared` lock is held by any number of processes, while none has it alone.
-
-    Where the system has no such locks, every process gets what it asks for.
+    Any number of processes can hold a `shared` lock, while no process holds an exclusive one. If the system
+    has no such locks, every request succeeds.
     """
     if sys.platform == "win32":
         return True
@@ -109,17 +108,17 @@ def lock(file: IO[str] | int, *, wait: bool, shared: bool = False) -> bool:
 
 
 def sweep(folder: Path) -> None:
-    """Remove what killed writers left in `folder` beside their files; what living processes write stays."""
+    """Remove temporary files in `folder` of killed processes; those of living processes stay."""
     from emmclab import _core
 
     _core.sweep(folder)
 
 
 def write_whole(path: str | Path, content: str | bytes) -> None:
-    """Write aside, then put the file in place; on any failure nothing is left behind.
+    """Write a file atomically: to a temporary file that is then renamed; on failure nothing is left behind.
 
-    A device or a pipe is written directly; a link, as `/dev/stdout` is one, stays a link. What killed writers
-    left in the folder is removed.
+    A device or a pipe is written directly; a link, such as `/dev/stdout`, stays a link. Temporary files of
+    killed processes in the folder are removed.
 
     Raises:
         InputError: the operating system refuses.
@@ -131,7 +130,7 @@ def write_whole(path: str | Path, content: str | bytes) -> None:
 
 
 def write_pieces(path: Path, pieces: Iterable[str]) -> None:
-    """Write a text as `write_whole` does, of which only a piece is held at a time.
+    """Write a text like `write_whole`, but piece by piece, so that it need not fit into memory.
 
     Raises:
         InputError: the operating system refuses.
@@ -155,27 +154,28 @@ def write_pieces(path: Path, pieces: Iterable[str]) -> None:
 
 
 def put_in_place(made: Path, path: Path) -> None:
-    """Put a finished file in place, with the permissions of a former one, and its owner where allowed."""
+    """Rename a finished file to its path, with the permissions and, if allowed, the owner of the old file."""
     try:
         former = path.stat()
     except OSError:
         former = None
     if former is not None and sys.platform != "win32":
-        with contextlib.suppress(OSError):  # Only root may give files away.
+        with contextlib.suppress(OSError):  # Only root may change the owner of files.
             os.chown(made, -1, former.st_gid)
             os.chown(made, former.st_uid, -1)
         made.chmod(stat.S_IMODE(former.st_mode) & 0o777)
     made.replace(path)
 
 
-#: How the names of files and folders begin that are there only while they are worked on.
+#: Prefix of the names of temporary files and folders.
 _ASIDE = ".emmclab-"
 
 
 def left_aside(parent: Path) -> list[Path]:
-    """Name the folders of this user in `parent` that are there only while a process works on them.
+    """Return the temporary folders of this user in `parent`.
 
-    Others may make links of such names where `parent` is the temporary folder of all users.
+    Links are left out: if `parent` is the temporary folder of all users, others could make links with such
+    names.
     """
     with contextlib.suppress(OSError):
         named = [path for path in parent.iterdir() if path.name.startswith(_ASIDE)]
@@ -184,7 +184,7 @@ def left_aside(parent: Path) -> list[Path]:
 
 
 def _is_own_folder(path: Path) -> bool:
-    """Whether this is a folder, not a link to one, and of this user."""
+    """Return whether a path is a folder of this user, and not a link to one."""
     try:
         found = path.lstat()
     except OSError:  # Another process has removed it.
@@ -194,7 +194,7 @@ def _is_own_folder(path: Path) -> bool:
 
 @contextlib.contextmanager
 def folder_aside(parent: Path) -> Iterator[Path]:
-    """Make a folder in `parent` that is gone afterwards; a killed process leaves it to the next sweep."""
+    """Make a temporary folder in `parent`; one left by a killed process is removed by a later sweep."""
     import shutil
 
     sweep(parent)
@@ -208,9 +208,9 @@ def folder_aside(parent: Path) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def folder_for_reading(parent: Path) -> Iterator[Path]:
-    """Make such a folder for what is put aside while files of `parent` are read.
+    """Make a temporary folder for reading files of `parent`.
 
-    It is in the temporary folder where nothing can be written to `parent`.
+    It is in the system's temporary folder if `parent` is not writable.
     """
     with contextlib.ExitStack() as held:
         try:
@@ -218,14 +218,14 @@ def folder_for_reading(parent: Path) -> Iterator[Path]:
         except OSError as error:
             if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
                 raise
-            import tempfile  # Few need it, and it takes time to import.
+            import tempfile  # Imported here because few commands need it, and the import takes time.
 
             folder = held.enter_context(folder_aside(Path(tempfile.gettempdir())))
         yield folder
 
 
 def _locked_folder(parent: Path) -> tuple[Path, int]:
-    """Make a folder and lock it; where another process sweeps it before it is locked, make another one."""
+    """Make and lock a folder; make another one if a sweep of another process removed it in between."""
     import tempfile
 
     while True:
@@ -241,7 +241,7 @@ def _locked_folder(parent: Path) -> tuple[Path, int]:
 
 
 def _is_open(folder: Path, handle: int) -> bool:
-    """Whether a handle is that of the folder which has this name now."""
+    """Return whether a descriptor is of the folder that has this path now."""
     try:
         return os.path.samestat(folder.stat(), os.fstat(handle))
     except FileNotFoundError:
@@ -249,7 +249,7 @@ def _is_open(folder: Path, handle: int) -> bool:
 
 
 def to_csv(rows: Sequence[Mapping[str, Any]]) -> str:
-    r"""Write rows as CSV with a header; missing values stay empty.
+    r"""Return rows as CSV with a header; missing values are empty.
 
     >>> to_csv([{"time_s": 0.5, "iops": None}])
     'time_s,iops\n0.5,\n'
@@ -262,11 +262,11 @@ def to_csv(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def digest(paths: Sequence[Path]) -> str | None:
-    """Return the first 16 digits of the SHA-256 of a file; of several files, that of their digests in order.
+    """Return the first 16 digits of a file's SHA-256; for several files, that of their digests in order.
 
-    None without a file, and where one cannot be read again, as a pipe cannot.
+    None without a file, or if one cannot be read again, such as a pipe.
     """
-    import hashlib  # Loads OpenSSL, for which a command that hashes nothing does not wait.
+    import hashlib  # Imported here because it loads OpenSSL, which commands without digests do not need.
 
     if not all(path.is_file() for path in paths):
         return None

@@ -1,4 +1,4 @@
-"""Lists of values that are tried side by side."""
+"""Lists of alternative values."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ _Value = TypeVar("_Value")
 
 
 def once(values: Iterable[_Value]) -> list[_Value]:
-    """Return the values in order, each once: naming a value again adds nothing to what is tried.
+    """Return the values in order, without duplicates.
 
-    This is the rule of all lists of alternatives: devices, traces side by side, stacks, seeds, axes. Lists
-    whose members add up are kept as they are: traces that run together, the layers of a stack, applications
-    beside each other, options of mkfs.
+    All lists of alternatives follow this rule: devices, traces to compare, stacks, seeds, axes. Lists whose
+    members are used together keep duplicates: traces that run together, the layers of a stack, applications
+    that run together, options of mkfs.
 
     >>> once(["nexus5", "ufs31", "nexus5"]), once([1, True, 1])
     (['nexus5', 'ufs31'], [1, True])
     """
-    # By their text: 1 and true are not the same setting, and a list in a file has no hash.
+    # Compared as text: 1 and true are different settings, and a list in a file is not hashable.
     return list({repr(value): value for value in values}.values())
 
 
 def between_commas(text: str, option: str) -> list[str]:
-    """Return the members of a list with commas, without blanks around them; none of a text without any.
+    """Split a comma-separated list and strip blanks; an empty text has no members.
 
     >>> between_commas("nexus5, ufs31", "--devices"), between_commas(" ", "--devices")
     (['nexus5', 'ufs31'], [])
 
     Raises:
-        ConfigError: a member is empty, as one is whose variable of the shell is unset.
+        ConfigError: a member is empty, for example because a shell variable is unset.
     """
     parts = [part.strip() for part in text.split(",")]
     if not any(parts):

@@ -1,4 +1,4 @@
-"""Files that cells read, as they lie on this machine: where a study names them, or as copies on a node."""
+"""Paths of the files that cells read on this machine: as a study names them, or copies on a cluster node."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from pathlib import Path
 
 from emmclab.errors import InputError
 
-#: Copies by the path that a study names.
+#: Paths of copies, by the path in the study.
 _copies: dict[str, str] = {}
 
 
 def located(path: str) -> str:
-    """Return where a file is on this machine; what is no file, as the name of a preset, stays as it is.
+    """Return the local path of a file; any other text, such as the name of a preset, is returned unchanged.
 
     >>> located("nexus5")
     'nexus5'
@@ -27,14 +27,14 @@ def located(path: str) -> str:
 
 
 def use_copies(copies: Mapping[str, str]) -> None:
-    """Let cells of this process read these copies."""
+    """Make cells of this process read these copies."""
     _copies.clear()
     _copies.update(copies)
 
 
 @functools.cache
 def file_digest(path: str) -> str:
-    """SHA-256 of a file's bytes, first 16 digits.
+    """Return the SHA-256 of a file's bytes, first 16 digits.
 
     Raises:
         InputError: it cannot be read.
@@ -56,13 +56,13 @@ def file_digest(path: str) -> str:
 
 
 def scratch() -> Path:
-    """Make the folder of this user for what is only kept on this machine to save time.
+    """Make the folder of this user for temporary data that saves time on this machine.
 
-    It lies where every user can make files, and is swept: a link that another user put in its place would
-    have this user remove files elsewhere.
+    It is in a folder that is writable for every user, and is swept. A link that another user put in its place
+    would make this user remove files elsewhere, so links are rejected.
 
     Raises:
-        InputError: what has its name is no folder that only this user can write to.
+        InputError: the path is not a folder that only this user can write to.
     """
     user = os.geteuid() if hasattr(os, "geteuid") else 0
     folder = Path(tempfile.gettempdir()) / f"emmclab-{user}"

@@ -1,4 +1,4 @@
-"""How this process asks the system for memory."""
+"""Configures how this process allocates memory."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import ctypes
 
 #: Parameters of `mallopt` in glibc's malloc.h.
 _TRIM_THRESHOLD, _MMAP_MAX = -1, -4
-#: Free memory at the end of the heap above which glibc gives it back, bytes: the largest `int`.
+#: Free memory at the end of the heap above which glibc returns it to the system, bytes: the maximum `int`.
 _KEPT_BYTES = 2**31 - 1
 
 

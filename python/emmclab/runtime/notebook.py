@@ -1,6 +1,6 @@
-"""The small tables that notebooks show of the objects of every room, on light and dark ground.
+"""HTML tables for objects of every package in notebooks, for light and dark backgrounds.
 
-All text is escaped; there is no script and no file, and colours are those of the notebook.
+All text is escaped; there are no scripts and no files, and the colours are those of the notebook.
 """
 
 from __future__ import annotations
@@ -10,25 +10,25 @@ from typing import Any
 
 from emmclab.runtime.quantity import duration, significant
 
-#: Lines are drawn in the colour of the text, so that they are seen on any ground.
+#: Lines have the colour of the text, so that they are visible on any background.
 _TABLE = "border-collapse:collapse;margin:.3em 0 .8em;color:inherit;font-variant-numeric:tabular-nums"
 _CELL = "padding:.15em .7em;border-bottom:1px solid color-mix(in srgb,currentColor 25%,transparent)"
 
 
 def escaped(text: str) -> str:
-    """Return text for HTML."""
-    from html import escape  # Loads the tables of entities, for which a command does not wait.
+    """Escape a text for HTML."""
+    from html import escape  # Loads tables of entities, which commands do not need.
 
     return escape(text)
 
 
 def heading_html(kind: str, name: str) -> str:
-    """Name what is shown."""
+    """Return a heading with the kind and the name of an object."""
     return f"<div>{kind} <b>{escaped(name)}</b></div>"
 
 
 def pairs_html(pairs: Sequence[tuple[str, str]]) -> str:
-    """Lay out names with their texts."""
+    """Return a table of names and texts."""
     rows = "".join(
         f'<tr><th style="{_CELL};text-align:left;font-weight:500">{escaped(name)}</th>'
         f'<td style="{_CELL};text-align:left">{escaped(text)}</td></tr>'
@@ -40,7 +40,7 @@ def pairs_html(pairs: Sequence[tuple[str, str]]) -> str:
 def grid_html(
     headings: Sequence[str], rows: Sequence[Sequence[str]], caption: str = "", left: bool = False
 ) -> str:
-    """Lay out rows below their headings; numbers to the right."""
+    """Return a table of rows with headings; numbers are right-aligned."""
     align = "left" if left else "right"
     head = "".join(
         f'<th style="{_CELL};text-align:{align};font-weight:500">{escaped(one)}</th>' for one in headings
@@ -56,7 +56,7 @@ def grid_html(
 
 
 def cell_text(value: Any) -> str:
-    """Return the text of a value; a dash for None."""
+    """Format a value; a dash for None."""
     if value is None:
         return "–"
     if isinstance(value, float):
@@ -65,10 +65,10 @@ def cell_text(value: Any) -> str:
 
 
 def milliseconds_text(value: float | None) -> str:
-    """Return a duration in ms with the unit that suits it."""
+    """Format a duration given in ms, with a suitable unit."""
     return duration(None if value is None else value / 1e3)
 
 
 def share_text(value: float | None) -> str:
-    """Return a share in percent."""
+    """Format a share in percent."""
     return "–" if value is None else f"{value:.1f} %"

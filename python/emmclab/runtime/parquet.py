@@ -1,4 +1,4 @@
-"""Parquet files of rows, whose bytes depend on the rows alone, and databases in memory to read them."""
+"""Writes Parquet files whose bytes depend only on the rows, and opens databases in memory to read them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _TYPES = {bool: "BOOLEAN", int: "BIGINT", float: "DOUBLE", str: "VARCHAR"}
 
 
 class Line(NamedTuple):
-    """A row as it is kept: its table, a digest of its columns and types, and itself as JSON."""
+    """A row as it is stored: its table, a digest of its columns and types, and the row as JSON."""
 
     table: str
     form: str
@@ -50,15 +50,15 @@ def _form(names: tuple[str, ...], types: tuple[type, ...]) -> str:
 
 
 class TableFile:
-    """Rows that become a Parquet file; they wait on disk, in a folder that is there only meanwhile."""
+    """Collects the rows of a Parquet file in a temporary file, and writes it at the end."""
 
     def __init__(self, folder: Path, name: str) -> None:
-        """Name the table; nothing is written without a row."""
+        """Set the folder and the name of the table."""
         self.made = folder / f"{name}.parquet"
         self._lines = folder / f"{name}.json"
         self._kinds: dict[str, set[str]] = {}
         self._file = self._lines.open("w", encoding="utf-8")
-        #: Forms of the rows so far.
+        #: Digests of the columns of the rows so far.
         self._forms: set[str] = set()
         self._longest = 0
         self.rows = 0
@@ -69,7 +69,7 @@ class TableFile:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        # On a full disk what waits to be written cannot be; the first error says so.
+        # On a full disk the buffered data cannot be written; the first error reports it.
         with contextlib.suppress(OSError) if kind is not None else contextlib.nullcontext():
             self._file.close()
 
@@ -78,8 +78,8 @@ class TableFile:
         self.add_line(Line("", form_of(row), text_of(row)))
 
     def add_line(self, line: Line) -> None:
-        """Add a row that is JSON already."""
-        if line.form not in self._forms:  # As that of most rows is.
+        """Add a row that is already JSON."""
+        if line.form not in self._forms:  # Most rows have the form of earlier rows.
             self._forms.add(line.form)
             self.name_columns(json.loads(line.row))
         text = line.row + "\n"
@@ -88,17 +88,17 @@ class TableFile:
         self.rows += 1
 
     def name_columns(self, row: Row) -> None:
-        """Add the columns of a row, but not the row."""
+        """Add the columns of a row without adding the row."""
         for name, value in row.items():
             kinds = self._kinds.setdefault(name, set())
             if value is not None:
                 kinds.add(_TYPES[type(value)])
 
     def write(self, about: Mapping[str, str] | None = None) -> Path:
-        """Make the file, sealed, with texts about it in its metadata; the same rows give the same bytes."""
+        """Write the sealed file, with `about` in its metadata; the same rows result in the same bytes."""
         self._file.close()
         columns = {name: _common(kind) for name, kind in self._kinds.items()}
-        # Its buffer is twice as large as the longest line that it expects.
+        # DuckDB's buffer is twice as large as the longest expected line.
         longest = max(_LEAST_BUFFER, self._longest)
         source = (
             f"read_json($lines, format = 'newline_delimited', columns = {columns!r}, "
@@ -117,20 +117,20 @@ class TableFile:
         return self.made
 
 
-#: Least length of a line that DuckDB reckons with, bytes.
+#: Minimum buffer for a line that is given to DuckDB, bytes.
 _LEAST_BUFFER = 1 << 20
 
 
-#: Memory that DuckDB takes for results before it puts them on disk.
+#: Memory that DuckDB uses for results before it writes them to disk.
 _MEMORY = "512MB"
 
 
 @contextlib.contextmanager
 def database(aside: Path) -> Iterator[duckdb.DuckDBPyConnection]:
-    """Open a database in memory, whose answers have one order; what is too large for it goes to `aside`.
+    """Open a database in memory with a deterministic order of rows; large data is written to `aside`.
 
     Raises:
-        InputError: the disk is full, or a file is no Parquet.
+        InputError: the disk is full, or a file is not Parquet.
     """
     with refusing(aside), memory_database(temp_directory=str(aside)) as opened:
         yield opened
@@ -142,12 +142,12 @@ def _of_process(_process: int) -> duckdb.DuckDBPyConnection:
 
 
 def questions() -> duckdb.DuckDBPyConnection:
-    """Open a cursor of the one database of this process, to ask files; one of its own would take 20 ms."""
+    """Open a cursor of the shared database of this process for queries; a new database takes 20 ms."""
     return _of_process(os.getpid()).cursor()
 
 
 def memory_database(**options: str) -> duckdb.DuckDBPyConnection:
-    """Open a database in memory, whose answers have one order."""
+    """Open a database in memory with a deterministic order of rows."""
     config: dict[str, Any] = {
         "threads": 1,
         "preserve_insertion_order": True,
@@ -159,10 +159,10 @@ def memory_database(**options: str) -> duckdb.DuckDBPyConnection:
 
 @contextlib.contextmanager
 def refusing(aside: Path) -> Iterator[None]:
-    """Say what a database refused that works in a folder aside.
+    """Convert errors of a database that uses the folder `aside`.
 
     Raises:
-        InputError: the disk is full, or a file is no Parquet.
+        InputError: the disk is full, or a file is not Parquet.
     """
     try:
         yield
@@ -178,7 +178,7 @@ def refusing(aside: Path) -> Iterator[None]:
 
 
 def write_parquet(path: Path, rows: Iterable[Row], *, columns: Sequence[str] = ()) -> None:
-    """Write rows as Parquet, whole or not at all; the same rows give the same bytes.
+    """Write rows as Parquet atomically; the same rows result in the same bytes.
 
     `columns` are those of a table without rows.
     """
@@ -191,19 +191,19 @@ def write_parquet(path: Path, rows: Iterable[Row], *, columns: Sequence[str] = (
 
 
 def _common(kinds: set[str]) -> str:
-    """Return the type of a column by the types of its values; values of several kinds become text."""
+    """Return the column type for a set of value types; mixed types become text."""
     if kinds == {"BIGINT", "DOUBLE"}:
         return "DOUBLE"
     return kinds.copy().pop() if len(kinds) == 1 else "VARCHAR"
 
 
 def quoted(path: Path) -> str:
-    """Return a path as it stands between the quotes of SQL."""
+    """Escape a path for a quoted string in SQL."""
     return str(path).replace("'", "''")
 
 
 def metadata_of(path: Path) -> dict[str, str]:
-    """Return the texts in the metadata of a Parquet file; none of what is no such file.
+    """Return the texts in the metadata of a Parquet file; empty if the file is not Parquet.
 
     Raises:
         InputError: the file cannot be opened.

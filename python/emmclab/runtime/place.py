@@ -1,4 +1,4 @@
-"""Where the results of a study lie: a folder, or a bucket of an object store."""
+"""The storage of the results of a study: a folder, or a bucket of an object store."""
 
 from __future__ import annotations
 
@@ -12,64 +12,64 @@ from typing import Protocol
 from emmclab.errors import ConfigError, InputError
 from emmclab.runtime.files import folder_aside, folder_for_reading, lock, put_in_place, sweep, write_whole
 
-#: The file that the runs of a folder lock.
+#: The file that runs lock in a folder.
 _LOCK = ".running"
 
 
 class Place(Protocol):
-    """Holds files by name; a file appears when it is whole, and never otherwise."""
+    """Stores files by name, atomically."""
 
     @property
     def folder(self) -> Path | None:
-        """The folder on this machine, where it is one."""
+        """The local folder; None for a bucket."""
         ...
 
     def names(self, below: str) -> list[str]:
-        """Name the files below a folder of it, in order."""
+        """Return the names of the files below one of its folders, in order."""
         ...
 
     def read(self, name: str) -> bytes:
         """Return the content of a file.
 
         Raises:
-            InputError: there is none, or it cannot be reached.
+            InputError: there is no such file, or it cannot be reached.
         """
         ...
 
     def write(self, name: str, content: bytes | Path, *, is_derived: bool = False) -> None:
-        """Put a file in place: of these bytes, or one of `aside`, which may be gone afterwards.
+        """Store a file: these bytes, or a file in `aside`, which may be moved.
 
-        It is synced, but where it `is_derived` from others and can be made again.
+        It is synced, unless it `is_derived` from other files and can be made again.
         """
         ...
 
     def remove(self, name: str) -> None:
-        """Remove a file, if it is there."""
+        """Remove a file, if it exists."""
         ...
 
     def aside(self) -> contextlib.AbstractContextManager[Path]:
-        """Return a folder on this machine for files that are made, or read by DuckDB."""
+        """Return a local temporary folder for files that are made, or that DuckDB reads."""
         ...
 
     def reading(self) -> contextlib.AbstractContextManager[Path]:
-        """Return such a folder for reading alone, also where nothing can be written."""
+        """Return such a folder for reading only; it works even if the storage is not writable."""
         ...
 
     def paths(self, names: Sequence[str], aside: Path) -> list[Path]:
-        """Return files as paths on this machine; those of a bucket are copied to `aside`."""
+        """Return local paths of files; those of a bucket are copied to `aside`."""
         ...
 
     def lock(self, shard: str) -> contextlib.AbstractContextManager[None]:
-        """Keep other runs away: all without a shard, else those of the same shard and those of all cells.
+        """Exclude other runs: all without a shard, else those of the same shard and those of all cells.
 
         Raises:
-            ConfigError: another run holds it.
+            ConfigError: another run holds the lock.
         """
         ...
 
 
 def place_of(results: str | Path, study: str) -> Place:
-    """Find the place of a study below a results folder, or below a bucket as `s3://BUCKET/PREFIX`."""
+    """Return the storage of a study below a results folder, or a bucket such as `s3://BUCKET/PREFIX`."""
     if "://" in str(results):
         from emmclab.runtime.bucket import Bucket
 
@@ -78,7 +78,7 @@ def place_of(results: str | Path, study: str) -> Place:
 
 
 def refused(place: object, by: str) -> ConfigError:
-    """Say that another run is at work."""
+    """Return the error that another run is in progress."""
     return ConfigError(
         f"{place}: another run is writing its results here{by}",
         kind="config",
@@ -88,17 +88,17 @@ def refused(place: object, by: str) -> ConfigError:
 
 
 class Folder:
-    """A folder of this machine, or one that several machines share."""
+    """A local folder, or one that several machines share."""
 
     def __init__(self, folder: Path) -> None:
-        """Name the folder, which is made with the first file."""
+        """Set the folder, which is made with its first file."""
         self.folder = folder
 
     def __str__(self) -> str:
         return str(self.folder)
 
     def names(self, below: str) -> list[str]:
-        """Name the files below a folder of it."""
+        """Return the names of the files below one of its folders."""
         found = self.folder.joinpath(below).glob("[!.]*")
         return sorted(str(PurePosixPath(below, path.name)) for path in found if path.is_file())
 
@@ -110,7 +110,7 @@ class Folder:
             raise InputError.of(error, self.folder / name) from error
 
     def write(self, name: str, content: bytes | Path, *, is_derived: bool = False) -> None:
-        """Put a file in place."""
+        """Store a file."""
         path = self.folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         if isinstance(content, bytes):
@@ -127,14 +127,14 @@ class Folder:
 
     @contextlib.contextmanager
     def aside(self) -> Iterator[Path]:
-        """Provide a folder on the same disk."""
+        """Provide a temporary folder on the same disk."""
         self.folder.mkdir(parents=True, exist_ok=True)
         with folder_aside(self.folder.absolute()) as aside:
             yield aside
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[Path]:
-        """Provide a folder on the same disk, or in the temporary folder where that can only be read."""
+        """Provide a temporary folder on the same disk, or in the system's one if the disk is read-only."""
         with folder_for_reading(self.folder.absolute()) as aside:
             yield aside
 
@@ -145,7 +145,7 @@ class Folder:
 
     @contextlib.contextmanager
     def lock(self, shard: str) -> Iterator[None]:
-        """Lock a file, which a killed process unlocks: shards share it."""
+        """Lock a file, which the kernel unlocks if the process is killed; shards share the lock."""
         self.folder.mkdir(parents=True, exist_ok=True)
         with contextlib.ExitStack() as held:
             held.enter_context(self._locked(_LOCK, shared=bool(shard)))
@@ -171,7 +171,8 @@ class Folder:
                         try:
                             yield
                         finally:
-                            # Who waits for it finds that its name is gone, and makes it anew.
+                            # A process that waits for the lock finds that the file is gone, and makes a new
+                            # one.
                             if not shared:
                                 path.unlink(missing_ok=True)
                         return

@@ -1,10 +1,10 @@
-"""Amounts for people: a duration or a size in the unit that suits it, with three significant digits."""
+"""Formats durations and sizes for people, in a suitable unit with three significant digits."""
 
 from __future__ import annotations
 
 from math import floor, log10
 
-#: Units of time with their length in seconds, and the value from which on each is used.
+#: Units of time with their length in seconds, and the minimum value for which each is used.
 _TIMES = (("d", 86_400.0, 2.0), ("h", 3_600.0, 2.0), ("min", 60.0, 2.0), ("s", 1.0, 1.0))
 _SHORT = (("ms", 1e-3), ("us", 1e-6), ("ns", 1e-9))
 #: Units of size in bytes; 1 KB is 1,024 bytes, as in the papers.
@@ -12,7 +12,7 @@ _SIZES = (("TB", 1 << 40), ("GB", 1 << 30), ("MB", 1 << 20), ("KB", 1 << 10))
 
 
 def duration(seconds: float | None) -> str:
-    """Return a duration with its unit; a dash for one that is unknown.
+    """Format a duration with its unit; a dash if it is unknown.
 
     >>> [duration(value) for value in (0, 3.5e-8, 0.00042, 0.653, 12.5, 589, 9000, 259200, None)]
     ['0 s', '35 ns', '420 us', '653 ms', '12.5 s', '9.82 min', '2.5 h', '3 d', '–']
@@ -30,7 +30,7 @@ def duration(seconds: float | None) -> str:
 
 
 def size(amount: float | None) -> str:
-    """Return a number of bytes with its unit; a dash for one that is unknown.
+    """Format a number of bytes with its unit; a dash if it is unknown.
 
     >>> [size(value) for value in (0, 512, 4096, 63668 * 1024, 3 << 30, None)]
     ['0 B', '512 B', '4 KB', '62.2 MB', '3 GB', '–']
@@ -42,7 +42,7 @@ def size(amount: float | None) -> str:
 
 
 def significant(value: float, digits: int = 3, least: int = 0) -> str:
-    """Return a number with `digits` significant digits and at least `least` decimals.
+    """Format a number with `digits` significant digits and at least `least` decimals.
 
     >>> significant(0.012345), significant(1234.5), significant(0.5, least=2)
     ('0.0123', '1,234', '0.50')

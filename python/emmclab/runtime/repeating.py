@@ -1,4 +1,4 @@
-"""Work that is repeated while other work goes on."""
+"""Repeats a function in a background thread."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def repeated(every_s: float, work: Callable[[], None]) -> Iterator[None]:
-    """Do `work` every this many seconds, in a thread of its own, until the block ends."""
+    """Call `work` every `every_s` seconds in its own thread, until the block ends."""
     import threading
 
     over = threading.Event()

@@ -1,17 +1,17 @@
-"""Sealed Parquet files: each holds the SHA-256 of itself, so that damage is found before anything is read."""
+"""Sealed Parquet files: each contains its own SHA-256, so that damage is found before anything is read."""
 
 from __future__ import annotations
 
 import hashlib
 from pathlib import Path
 
-#: The key of a file's metadata that has the seal, and its value while the file is made.
+#: The metadata key of the seal, and its placeholder value while the file is made.
 KEY, UNSEALED = "emmclab_seal", "0" * 64
-#: What stands before the seal in the footer: the key, then the type and length of the value.
+#: The bytes before the seal in the footer: the key, then the type and the length of the value.
 _BEFORE = KEY.encode() + b"\x18\x40"
 #: The end of a Parquet file: the length of the footer before it, and the magic number.
 _LENGTH_BYTES, _MAGIC = 4, b"PAR1"
-#: Bytes that are hashed at once.
+#: Number of bytes that are hashed at once.
 _PIECE_BYTES = 1 << 20
 
 
@@ -27,7 +27,7 @@ def seal(path: Path) -> None:
 
 
 def is_whole(path: Path) -> bool:
-    """Whether a file is sealed, and is still what was sealed, bit by bit."""
+    """Return whether a file is sealed and unchanged since."""
     place = _place(path)
     if place is None:
         return False
@@ -37,7 +37,7 @@ def is_whole(path: Path) -> bool:
 
 
 def _place(path: Path) -> int | None:
-    """Find the place of the seal in the footer of a file; None if there is none."""
+    """Find the offset of the seal in the footer of a file; None if it has none."""
     size = path.stat().st_size
     end = _LENGTH_BYTES + len(_MAGIC)
     if size < 2 * end:
@@ -55,7 +55,7 @@ def _place(path: Path) -> int | None:
 
 
 def _hashed(path: Path, place: int) -> bytes:
-    """Hash a file as if it were not sealed."""
+    """Hash a file as if it were not yet sealed."""
     found = hashlib.sha256()
     with path.open("rb") as file:
         left = place

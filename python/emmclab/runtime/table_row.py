@@ -1,4 +1,4 @@
-"""A row of a table whose columns its results decide, as results, charts and Parquet files have it."""
+"""The type of a row in tables of results, charts and Parquet files, whose columns depend on the results."""
 
 from __future__ import annotations
 

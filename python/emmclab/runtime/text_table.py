@@ -1,4 +1,4 @@
-"""A table of texts, for the terminal and for pages alike."""
+"""A table of texts, for the terminal and for pages."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class TextTable(NamedTuple):
-    """A table of texts; the first `words` columns are names, the others numbers."""
+    """A table of texts; the first `words` columns contain names, the others numbers."""
 
     title: str
     headings: list[str]

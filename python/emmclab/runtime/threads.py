@@ -1,4 +1,4 @@
-"""Threads for simulations: the core works without the interpreter's lock."""
+"""Thread pools for simulations: the core releases the interpreter's lock while it works."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from emmclab import _core
 
 @contextmanager
 def threads(jobs: int = 0) -> Iterator[ThreadPoolExecutor]:
-    """Provide a pool of threads; 0 jobs are one for each processor.
+    """Provide a pool of `jobs` threads; 0 means one per processor.
 
-    When an exception leaves the block, as Ctrl-C does, what waits is not begun, and what runs in the core
-    ends within 0.1 s.
+    When an exception such as Ctrl-C leaves the block, waiting tasks are not started, and tasks in the core
+    end within 0.1 s.
 
     >>> with threads(2) as pool:
     ...     sum(pool.map(abs, [-1, 2]))

@@ -1,4 +1,4 @@
-"""A TOML table being read: each key once, of its type, and none that is unknown."""
+"""Reads a TOML table strictly: types are checked, and unknown keys are rejected."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, cast
 from emmclab.errors import ConfigError
 from emmclab.runtime.lists import once
 
-#: Hints by the type of a key, and of the elements of its list.
+#: Hints by the type of a key, and by that of the elements of its list.
 _FORMS = {
     str: 'write text: `{key} = "..."`',
     int: "write a number: `{key} = 1`",
@@ -23,14 +23,14 @@ _LISTS = {
 
 
 class TomlTable:
-    """A TOML table being read; keys that are never asked for are unknown."""
+    """A TOML table that is being read; keys that are never read are reported as unknown."""
 
     def __init__(self, table: dict[str, Any], file: str, place: str) -> None:
         self._table, self.file, self.place = table, file, place
         self._asked: list[str] = []
 
     def one(self, key: str, kind: Any, default: Any = None) -> Any:
-        """Take a value of a type; `default` None means that it has to be there."""
+        """Read a value of a type; without `default` (None), the key is required."""
         self._asked.append(key)
         if key not in self._table:
             if default is None:
@@ -45,23 +45,23 @@ class TomlTable:
         return value
 
     def has(self, key: str) -> bool:
-        """Whether there is such a key."""
+        """Return whether the key exists."""
         return key in self._table
 
     def names(self) -> list[str]:
-        """Return the keys, where each names something."""
+        """Return the keys of a table whose keys are names."""
         return list(self._table)
 
     def text(self, key: str, default: str | None = None) -> str:
-        """Take a string."""
+        """Read a string."""
         return cast("str", self.one(key, str, default))
 
     def many(self, key: str, kind: type, default: tuple[Any, ...] | None = None) -> tuple[Any, ...]:
-        """Take a list of alternatives of a type, each once, not empty."""
+        """Read a non-empty list of alternatives of a type, without duplicates."""
         return tuple(once(self.every(key, kind, default)))
 
     def every(self, key: str, kind: type, default: tuple[Any, ...] | None = None) -> tuple[Any, ...]:
-        """Take a list of a type as it stands, not empty."""
+        """Read a non-empty list of a type as it is written."""
         values = self.one(key, (list, tuple), default)
         for value in values:
             if not isinstance(value, kind) or isinstance(value, bool):
@@ -71,7 +71,7 @@ class TomlTable:
         return tuple(values)
 
     def table(self, key: str, kind: Any) -> dict[str, Any]:
-        """Take a table whose values are of a type; lists in it are not empty."""
+        """Read a table whose values are of a type; lists in it must not be empty."""
         table: dict[str, Any] = self.one(key, dict, {})
         for name, value in table.items():
             if not isinstance(value, kind) or value == []:
@@ -82,7 +82,7 @@ class TomlTable:
         return table
 
     def tables(self, key: str) -> list[TomlTable]:
-        """Take a list of tables; none is none."""
+        """Read a list of tables; empty if the key is missing."""
         parts = self.one(key, (list, tuple), ())
         for part in parts:
             if not isinstance(part, dict):
@@ -93,11 +93,11 @@ class TomlTable:
         ]
 
     def inner(self, key: str) -> TomlTable:
-        """Take a table that has to be there, with its own keys."""
+        """Read a required table with its own keys."""
         return TomlTable(self.one(key, dict), self.file, f"{self.place}{key}.")
 
     def done(self) -> None:
-        """Refuse keys that were never asked for."""
+        """Reject keys that were never read."""
         for key in self._table:
             if key not in self._asked:
                 near = difflib.get_close_matches(key, self._asked, n=1)
@@ -105,7 +105,7 @@ class TomlTable:
                 raise self.fault(key, "there is no such key", known)
 
     def fault(self, key: str, problem: str, hint: str) -> ConfigError:
-        """Make the error for a key."""
+        """Return the error for a key."""
         return ConfigError(
             f"{self.file}: `{self.place}{key}`: {problem}",
             kind="config",
