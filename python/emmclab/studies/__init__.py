@@ -1,8 +1,8 @@
-"""Studies: workloads and traces on devices under settings, run once, kept, and read by anything.
+"""Studies: run workloads and traces under settings once, store the results, and query them.
 
 A study is a TOML file that expands into cells; each cell is profiled, simulated, run as an application, run
 on a served device, or recorded to cut power. Searches choose further cells. Results are queried with SQL.
-This room may import every room that computes a cell (`apps`, `crash`, `live`, `devices`, `traces`) and
+This package may import every package that computes a cell (`apps`, `crash`, `live`, `devices`, `traces`) and
 `runtime`; it reads the definitions of bundled studies from the folders of `papers`, but imports nothing
 from there.
 """

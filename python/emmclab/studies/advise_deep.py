@@ -1,4 +1,4 @@
-"""Design options together: a search of their combinations, beside each option by itself."""
+"""Searches combinations of design options, and compares them with each option alone."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ from emmclab.studies.run import StudyProgress
 from emmclab.studies.search import WAYS, Found, Objective, Trial, run_search, seeds_of
 from emmclab.studies.space import Range, Space
 
-#: The column of results that options are ranked by. A lifetime takes a run of its own for each option.
+#: The column of results by which options are ranked. A lifetime needs its own run for each option.
 METRICS = {by: field.column for by, field in FIGURES.items()}
-#: What a combination costs: RAM of the device, and the capacity that the host keeps.
+#: The cost of a combination: RAM of the device, and the capacity that remains for the host.
 RAM, CAPACITY = "configuration_ram_kb", "configuration_capacity_bytes"
-#: The choice that leaves an option out.
+#: The choice that omits an option.
 OFF = "no"
 
 
 class DeepFields(TypedDict):
-    """What a search of combinations found, as `emmclab advise --deep --json` prints it."""
+    """Result of a search of combinations, as `emmclab advise --deep --json` prints it."""
 
     ranked_by: str
     trials: int
     seed: int
     budget: int
-    #: Figures of the device as it is.
+    #: Figures of the unchanged device.
     device: dict[str, float]
     #: Names of the options, and figures by name.
     front: list[dict[str, list[str] | float]]
@@ -44,34 +44,34 @@ class DeepFields(TypedDict):
 
 @dataclass(frozen=True)
 class Deep:
-    """Combinations of options: what was found, and what they are ranked by, a key of `METRICS`."""
+    """Combinations of options, with the figure by which they are ranked, a key of `METRICS`."""
 
     found: Found
     by: str
 
     @property
     def metric(self) -> str:
-        """The column of the results that is to be small."""
+        """The column of the results that is minimised."""
         return METRICS[self.by]
 
     @property
     def base(self) -> Trial:
-        """The device as it is."""
+        """The unchanged device."""
         return next(one for one in self.found.trials if not taken(one))
 
     @property
     def single(self) -> Trial | None:
-        """The best option by itself; None if none is possible."""
+        """The best single option; None if none is possible."""
         return self._best(one for one in self.found.trials if len(taken(one)) == 1)
 
     @property
     def best(self) -> Trial | None:
-        """The best of all trials by what they are ranked by; of equal ones that of the least cost."""
+        """The best of all trials by the ranking; of equal trials the one with the least cost."""
         return self._best(iter(self.found.trials))
 
     @property
     def headline(self) -> str:
-        """The best combination, what it changes, and what the best option changes by itself."""
+        """Return the best combination and its effect, and the effect of the best single option."""
         if (best := self.best) is None or not taken(best):
             return f"Together: no combination of options improves the {ORDERS[self.by]}"
         names = " + ".join(taken(best))
@@ -86,13 +86,13 @@ class Deep:
         return line if tested else f"{line}; {untested('--seeds 5')}"
 
     def change_pct(self, trial: Trial, metric: str | None = None) -> float:
-        """Return the change of a figure beside the device as it is."""
+        """Return the change of a figure relative to the unchanged device, in percent."""
         name = metric or self.metric
         before = self.base.figures[name]
         return 100 * (trial.figures[name] / before - 1) if before else 0.0
 
     def without_one(self) -> list[dict[str, Setting]]:
-        """Return the best combination without each of its options, where that was not tried yet."""
+        """Return the best combination without each of its options in turn, if that was not tried yet."""
         best, tried = self.best, [one.values for one in self.found.trials]
         if best is None:
             return []
@@ -100,7 +100,7 @@ class Deep:
         return [values for values in fewer if values not in tried]
 
     def to_dict(self) -> DeepFields:
-        """Return the combinations that no other beats, best first."""
+        """Return the Pareto-optimal combinations, best first."""
         front = sorted(self.found.front(), key=lambda one: one.figures[self.metric])
         return {
             "ranked_by": self.by,
@@ -124,14 +124,14 @@ class Deep:
 
 
 def taken(trial: Trial) -> list[str]:
-    """Name the options of a trial."""
+    """Return the names of the options in a trial."""
     return [str(value) for value in trial.values.values() if value != OFF]
 
 
 def space_of(device: Device) -> Space:
-    """Return every combination of the options of a device; of those that share a setting one at most.
+    """Return all combinations of a device's options; options that share a setting exclude each other.
 
-    The grid, which a search has to beat, is the device as it is and each option by itself.
+    The grid, which a search has to beat, consists of the unchanged device and each option alone.
     """
     groups: list[list[Option]] = []
     for option in options(device):
@@ -155,10 +155,10 @@ def space_of(device: Device) -> Space:
 
 
 def require_order(by: str) -> None:
-    """Refuse what cannot be done, before any work.
+    """Reject impossible requests before any work is done.
 
     Raises:
-        ConfigError: combinations cannot be ranked by that.
+        ConfigError: combinations cannot be ranked by this figure.
         UnsupportedError: optuna is not installed.
     """
     if by not in METRICS:
@@ -187,13 +187,14 @@ def advise_deep(
     progress: StudyProgress | None = None,
     **replay: Any,
 ) -> Deep:
-    """Search combinations of the options of a device for traces, as `emmclab search` does; keep the cells.
+    """Search combinations of a device's options for traces, like `emmclab search`, and store the cells.
 
-    A figure is the geometric mean over the traces, and over runs with this many `seeds`.
+    A figure is the geometric mean over the traces, and over the runs with all `seeds`.
     `replay` are `mode`, `precondition` and `wrap_addresses`.
 
     Raises:
-        ConfigError: combinations cannot be ranked by that, or the device cannot run the traces as it is.
+        ConfigError: combinations cannot be ranked by this figure, or the unchanged device cannot run the
+            traces.
         UnsupportedError: optuna is not installed.
     """
     require_order(by)

@@ -1,6 +1,6 @@
 """Studies that come with emmclab: those of papers, and those of its own.
 
-They are read as data: the files `NAME.study.toml` in the folders of `papers`, of which nothing is imported.
+They are read as data from the files `NAME.study.toml` in the folders of `papers`; no code there is imported.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ _ENDING = ".study.toml"
 
 
 def studies_in(folder: Traversable) -> dict[str, Traversable]:
-    """Return the definitions in a folder by the names of the studies, the one of the folder's name first."""
+    """Return the definitions in a folder by study name, first the one that is named like the folder."""
     found = {
         entry.name.removesuffix(_ENDING): entry for entry in folder.iterdir() if entry.name.endswith(_ENDING)
     }
@@ -22,7 +22,7 @@ def studies_in(folder: Traversable) -> dict[str, Traversable]:
 
 @functools.cache
 def _definitions() -> dict[str, Traversable]:
-    """Return the definitions by name: those of papers by folder, then those of this room."""
+    """Return the definitions by name: those of papers by folder, then those of this package."""
     papers = files("emmclab").joinpath("papers")
     folders = sorted((entry for entry in papers.iterdir() if entry.is_dir()), key=lambda entry: entry.name)
     found: dict[str, Traversable] = {}
@@ -41,5 +41,5 @@ def bundled() -> list[str]:
 
 
 def bundled_text(name: str) -> str:
-    """Return the definition of one of them, as TOML."""
+    """Return the TOML definition of a bundled study."""
     return _definitions()[name].read_text("utf-8")

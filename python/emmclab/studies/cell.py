@@ -1,4 +1,4 @@
-"""The cell of a study: one input profiled, or one input on one device; the unit that is run once and kept."""
+"""The cell of a study, the unit that is run once and stored: one input profiled, or run on one device."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from emmclab.studies.kept_types import CellFields, Entry
 from emmclab.studies.kinds import kind_of_cell
 from emmclab.studies.kinds.kind import CellKind, Images, Work
 
-#: The form in which results are kept; those of another form are not found.
+#: Version of the format of stored results; results with another version are not found.
 _KEPT_AS = 3
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One piece of work. `grid` is `profile`, or the name of a grid; only that has a device and options."""
+    """One unit of work. `grid` is `profile`, or the name of a grid, which has a device and options."""
 
     grid: str
     input: Input
@@ -39,7 +39,7 @@ class Cell:
     options: str = "{}"
 
     def identity(self) -> CellFields:
-        """Return everything that determines the result, but for the version."""
+        """Return everything that determines the result, except the version."""
         said: CellFields = {
             "grid": self.grid,
             "input": self.input.name,
@@ -67,12 +67,12 @@ class Cell:
 
     @property
     def kind(self) -> CellKind:
-        """Whether the input is profiled, replayed, run live or in closed loop, or power is cut."""
+        """The kind of the cell: a profile, a replay, a live or closed-loop run, or power cuts."""
         return kind_of_cell(self.grid, _parsed(self.options))
 
     @functools.cached_property
     def prepared(self) -> tuple[object, ...]:
-        """What takes time to make ready and is kept for the next cell: a device in use, else the input."""
+        """What takes time to prepare and is reused by the next cell: a used device, else the input."""
         options = _parsed(self.options)
         if self.device and options.get("precondition", "none") != "none":
             return self.grid, self.device, self.settings, options.get("capacity"), options["precondition"]
@@ -80,12 +80,12 @@ class Cell:
 
     @functools.cached_property
     def key(self) -> str:
-        """SHA-256 of everything that decides the result."""
+        """SHA-256 of everything that determines the result."""
         decisive = {**self.identity(), "version": __version__, "build": build_digest(), "kept_as": _KEPT_AS}
         return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()
 
     def prepare(self, images: Images) -> bool:
-        """Precondition the devices of the cell; False if another process is at one of them."""
+        """Precondition the devices of the cell; False if another process is preconditioning one of them."""
         options = self._options()
         what = options.get("precondition", "none")
         if what == "none" or not images.limit:
@@ -101,14 +101,14 @@ class Cell:
         except EmmclabError as error:
             if error.errno is not None:
                 raise
-            # The run finds the same, and fails.
+            # The run meets the same error, and reports it.
             return True
 
     def outcome(self, images: Images | None = None) -> Entry:
-        """Do the work; give all that determines the result as `cell`, and the `result`.
+        """Run the cell; return its `result`, with everything that determines it as `cell`.
 
-        It is the same on every computer, with and without `images`. What the inputs or settings make
-        impossible is a result too: the cell has `failed`.
+        The result is the same on every computer, with and without `images`. If the inputs or settings are
+        impossible, this is also a result: the cell has `failed`.
         """
         try:
             return {"cell": self.identity(), "result": dict(self._result(images))}
@@ -129,7 +129,7 @@ class Cell:
         return found
 
     def _options(self) -> CellOptions:
-        """Return the options, with files where they are on this machine."""
+        """Return the options, with the local paths of files."""
         options = _parsed(self.options).copy()
         for name in FILES:
             if named := options.get(name):
@@ -143,7 +143,7 @@ class Cell:
         capacity = _parsed(self.options).get("capacity")
         if capacity:
             device = device.with_capacity(capacity)
-        # A result of another device would be kept under the key of this one.
+        # The file has changed: the result of another device would be stored under the key of this one.
         if ("/" in self.device or self.device.endswith(".toml")) and device.digest != self.device_digest:
             raise InputError(
                 f"{self.device}: this file has changed since the run of the study began",
@@ -160,6 +160,6 @@ class Cell:
 
 @functools.lru_cache(maxsize=64)
 def _parsed(options: str) -> CellOptions:
-    """Parse options, which many cells share as one text; they are not to be changed."""
+    """Parse options; the result is cached for cells with the same text, and must not be changed."""
     found: CellOptions = json.loads(options)
     return found

@@ -1,4 +1,4 @@
-"""Types of the options of a cell, as its grid asks for them and results keep them."""
+"""Types of the options of a cell, in grids and in stored results."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from emmclab.devices.layers import Setting
 
 
 class SharedOptions(TypedDict, total=False):
-    """The options that all cells of a grid have, whatever they run."""
+    """The options that all kinds of cells have."""
 
     precondition: str
     rate: float
@@ -39,7 +39,7 @@ class PercentileOptions(TypedDict, total=False):
 
 
 class HostOptions(TypedDict, total=False):
-    """The host of applications; `host_digest` is of its file."""
+    """The options of applications; `host_digest` is that of the host's file."""
 
     host: str
     host_digest: str
@@ -47,7 +47,7 @@ class HostOptions(TypedDict, total=False):
 
 
 class CutFields(TypedDict, total=False):
-    """The options of power cuts, as `CutOptions`."""
+    """The options of power cuts, like `CutOptions`."""
 
     file_system: str
     mkfs: list[str]
@@ -60,13 +60,13 @@ class CutFields(TypedDict, total=False):
 
 
 class CellOptions(SharedOptions, LayerOptions, PercentileOptions, HostOptions, CutFields, total=False):
-    """The options of a cell; its mode decides which it has, and a profile has percentiles only."""
+    """The options of a cell; its mode determines which of them it has, and a profile has only percentiles."""
 
     mode: str
 
 
 class ImageOptions(TypedDict, total=False):
-    """The options of a run that shares preconditioned devices; empty if it does not."""
+    """Options for sharing preconditioned devices between runs; empty if they are not shared."""
 
     images: Path
     images_limit: int

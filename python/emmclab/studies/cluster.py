@@ -1,4 +1,4 @@
-"""The engine of a Ray cluster: tasks go to its nodes, with the files that they read."""
+"""Executor for a Ray cluster: runs tasks on its nodes, and sends them the files that they read."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ from emmclab.runtime.extras import library
 from emmclab.runtime.files import write_whole
 from emmclab.runtime.local_copies import file_digest, scratch, use_copies
 
-#: Files above this size are not sent, bytes.
+#: Maximum size of a file that is sent, bytes.
 _MOST_BYTES = 1 << 30
-#: Tasks in the cluster for each of its processors: one runs, the next waits for it.
+#: Tasks per processor in the cluster: one runs, the next one waits.
 _DEEP = 2
-#: Times that a task may be lost with its node; more, and the task is the cause.
+#: Number of times that a task may be lost with its node; after more losses the task counts as the cause.
 _LOSSES = 5
-#: Time between two looks at the nodes, and time without any before the run ends, seconds.
+#: Interval of the checks of the nodes, and the time without any node after which the run ends, seconds.
 _LOOK_S, _NOBODY_S = 5.0, 60.0
-#: Time in which a port has to answer, seconds.
+#: Timeout for a connection to a port, seconds.
 _REACH_S = 10.0
 
 Task = TypeVar("Task")
@@ -41,7 +41,7 @@ Outcome = TypeVar("Outcome")
 
 
 class _Sent(NamedTuple):
-    """A file in the object store of the cluster; without content where it is too large."""
+    """A file in the object store of the cluster; without content if it is too large."""
 
     digest: str
     name: str
@@ -49,20 +49,20 @@ class _Sent(NamedTuple):
 
 
 class RayCluster:
-    """A Ray cluster: `auto` or `ray://HOST:PORT` joins one, none starts one on this machine."""
+    """A Ray cluster: `auto` or `ray://HOST:PORT` joins one; without an address, one is started here."""
 
     is_local = False
 
     def __init__(self, address: str | None = None, jobs: int = 0) -> None:
-        """Connect.
+        """Connect to a cluster.
 
         `jobs` limits the processes of a cluster that is started; 0 for one per processor.
 
         Raises:
             UnsupportedError: Ray is not installed.
-            ConfigError: there is no such cluster.
+            ConfigError: the cluster does not exist.
         """
-        # Ray would tell its makers of each start.
+        # Otherwise Ray sends usage statistics to its makers at each start.
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         if address is None:
             _keep_strangers_out()
@@ -82,7 +82,7 @@ class RayCluster:
                 hint="start one with `ray start --head`; RAY_AUTH_MODE and RAY_AUTH_TOKEN have to be those "
                 "of the cluster; `--on ray` starts one on this machine",
             ) from error
-        #: Where Ray shows what the cluster does; empty without its dashboard.
+        #: Address of Ray's dashboard; empty if there is none.
         self.dashboard = str(getattr(context, "dashboard_url", "") or "")
         self._looked = 0.0
         self._seen = time.monotonic()
@@ -90,7 +90,7 @@ class RayCluster:
         self._look()
 
     def close(self) -> None:
-        """Leave the cluster; one that was started here ends."""
+        """Disconnect from the cluster; a cluster that was started here ends."""
         self._ray.shutdown()
 
     def run(
@@ -99,7 +99,7 @@ class RayCluster:
         next_task: Callable[[Task | None], Task | None],
         files: Sequence[str] = (),
     ) -> Generator[tuple[Task, Outcome | Crash]]:
-        """Do the tasks on all nodes; those of a node that is lost are done again elsewhere."""
+        """Run the tasks on all nodes; tasks of a lost node are run again elsewhere."""
         ray = self._ray
         sent = ray.put({path: self._send(path) for path in files})
         remote = ray.remote(num_cpus=1, max_retries=0)(_run_on_node)
@@ -137,7 +137,7 @@ class RayCluster:
                 ray.cancel(reference, force=True)
 
     def _outcome(self, reference: Any) -> Any:
-        """Return what came of a task; None if it was lost with its node.
+        """Return the outcome of a task; None if it was lost with its node.
 
         Raises:
             EmmclabError: what the work raised.
@@ -160,10 +160,10 @@ class RayCluster:
             raise (error.cause if isinstance(error.cause, EmmclabError) else error) from None
 
     def _look(self) -> None:
-        """Count the processors of the cluster, which comes and goes.
+        """Count the processors of the cluster, whose nodes may change.
 
         Raises:
-            EmmclabError: there has been none for a while.
+            EmmclabError: there has been no processor for some time.
         """
         now = time.monotonic()
         if now - self._looked < _LOOK_S:
@@ -187,10 +187,10 @@ class RayCluster:
 
 
 def _reach(address: str | None) -> None:
-    """Try the port of a cluster, as Ray would for half a minute.
+    """Try to connect to the port of a cluster, because Ray itself would try for half a minute.
 
     Raises:
-        OSError: nothing answers.
+        OSError: the connection fails.
     """
     place = urlsplit(address or "")
     if place.hostname and place.port:
@@ -198,9 +198,10 @@ def _reach(address: str | None) -> None:
 
 
 def _keep_strangers_out() -> None:
-    """Set a token for a cluster that is started here: Ray listens at every address of this machine.
+    """Set an access token for a cluster that is started here, because Ray listens on all interfaces.
 
-    Ray reads it once, when it is imported; who has named a token, or imported Ray before, has chosen.
+    Ray reads the token once, when it is imported. A token that is already set, or an earlier import of Ray,
+    is respected.
     """
     if "ray" not in sys.modules and not {"RAY_AUTH_MODE", "RAY_AUTH_TOKEN"} & os.environ.keys():
         os.environ |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
@@ -208,7 +209,7 @@ def _keep_strangers_out() -> None:
 
 @contextlib.contextmanager
 def _own_handlers() -> Iterator[None]:
-    """Keep this process's answers to signals: Ray's own to SIGTERM prints a stack of C++ and aborts."""
+    """Restore this process's signal handlers: Ray's own for SIGTERM prints a C++ stack trace and aborts."""
     is_main = threading.current_thread() is threading.main_thread()
     numbers = (signal.SIGTERM, signal.SIGINT) if is_main else ()
     before = {number: signal.getsignal(number) for number in numbers}
@@ -217,13 +218,13 @@ def _own_handlers() -> Iterator[None]:
     finally:
         for number, handler in before.items():
             if handler is not None:
-                # Also where Python knows of no change: Ray sets its handlers without telling it.
+                # Restored even if Python sees no change, because Ray sets its handlers without Python.
                 signal.signal(number, handler)
 
 
 @contextlib.contextmanager
 def _status_of_signal() -> Iterator[None]:
-    """Exit with the status that SIGTERM has: Ray gives the exit of a handler that comes while it waits 1."""
+    """Exit with the status of SIGTERM: Ray changes it to 1 if the handler exits while Ray waits."""
     try:
         yield
     except SystemExit as end:
@@ -231,7 +232,7 @@ def _status_of_signal() -> Iterator[None]:
 
 
 def _missing(error: Exception) -> str:
-    """Return the line that names the module."""
+    """Return the line of the error that names the missing module."""
     return next(line.strip() for line in str(error).splitlines() if "No module named" in line)
 
 
@@ -248,7 +249,7 @@ def _run_on_node(build: str, files: Mapping[str, _Sent], work: Callable[[Any], A
 
 @functools.cache
 def _here(path: str, digest: str, name: str, content: Any) -> str:
-    """Return where a file is on this node: at the same path, as on a shared disk, or a copy by its digest."""
+    """Return the path of a file on this node: the same path (on a shared disk), or a copy by its digest."""
     try:
         if file_digest(path) == digest:
             return path

@@ -1,4 +1,4 @@
-"""One file of all results of a study, wherever its parts lie: the same bytes however the cells were run."""
+"""Writes one file with all results of a study from all its parts, independent of how the cells were run."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from emmclab.studies.run import about
 from emmclab.studies.store import Missing, Store
 from emmclab.studies.tables import row_of_cell
 
-#: The name of what tells about the study in the metadata of the file.
+#: Metadata key of the description of the study.
 _ABOUT = "emmclab"
 _HINT = "write one with `emmclab collect STUDY RESULTS... -o all.parquet`"
 
@@ -77,10 +77,10 @@ def _collect(study: Study, cells: Sequence[Cell], places: Sequence[Place], outpu
 
 
 def collected(path: Path, *, of_run: Callable[[Run], Run] | None = None) -> Results:
-    """Read a file that `collect` wrote; `of_run` gives the part of each run that is wanted.
+    """Read a file that `collect` wrote; `of_run` selects the needed part of each run.
 
     Raises:
-        InputError: it is not such a file, or is damaged.
+        InputError: it is not such a file, or it is damaged.
     """
     if not path.is_file():
         raise InputError(f"{path}: file not found", kind="io", file=str(path), hint="check the path")

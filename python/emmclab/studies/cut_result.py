@@ -11,7 +11,7 @@ from emmclab.crash.json_types import FindingFields
 from emmclab.devices.layers import Setting
 from emmclab.studies.cell_options import CellOptions
 
-#: Verdicts on a cell, the best first.
+#: Verdicts on a cell, best first.
 KEPT, DOCUMENTED, RULE, LOST = "kept", "documented", "rule broken", "lost"
 VERDICTS = (KEPT, DOCUMENTED, RULE, LOST)
 
@@ -31,7 +31,7 @@ class CutOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FirstLoss(msgspec.Struct, frozen=True):
-    """The first finding of a cell; all fields are None without one."""
+    """The first finding of a cell; all fields are None if there is none."""
 
     level: str | None
     promise: str | None
@@ -57,10 +57,10 @@ class CutResult(msgspec.Struct, frozen=True, kw_only=True):
     documented_states: int
     lost: dict[str, bool]
     first: FirstLoss
-    #: Findings as `emmclab crash --json` prints them.
+    #: Findings, as `emmclab crash --json` prints them.
     findings: list[FindingFields]
     documented: list[FindingFields]
-    #: The software of the machine, by name.
+    #: The versions of the software on the machine, by name.
     host: dict[str, str]
 
 
@@ -75,7 +75,7 @@ class CutCell(msgspec.Struct, frozen=True):
 
 
 class CutRun(NamedTuple):
-    """A result with its cell."""
+    """A result together with its cell."""
 
     cell: CutCell
     result: CutResult

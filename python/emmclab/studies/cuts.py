@@ -1,4 +1,4 @@
-"""What the cells of a study of power cuts have in common: file systems, and how much is tried."""
+"""Settings shared by all cells of a study of power cuts: file systems, and the number of cuts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from emmclab.studies.program import package_version
 
 @dataclass(frozen=True)
 class FileSystem:
-    """How ext4 is made, mounted and recovered; `share` of the study's cuts are tried with that recovery."""
+    """How ext4 is made, mounted and recovered; `share` of the study's cuts are tried with this recovery."""
 
     name: str
     mkfs: tuple[str, ...] = ()
@@ -32,7 +32,7 @@ class FileSystem:
 
 @dataclass(frozen=True)
 class Cuts:
-    """What all cells of a study of power cuts have in common; `scale` multiplies the cuts of each."""
+    """Settings shared by all cells of a study of power cuts; `scale` multiplies the number of cuts."""
 
     capacity: str
     operations: int
@@ -43,10 +43,10 @@ class Cuts:
     file_systems: Mapping[str, FileSystem] = field(default_factory=dict)
 
     def scaled(self, scale: float) -> Cuts:
-        """Cut this many times as often.
+        """Return a copy with the number of cuts multiplied by `scale`.
 
         Raises:
-            ConfigError: not above 0.
+            ConfigError: the scale is not above 0.
         """
         if not scale > 0:
             raise ConfigError(
@@ -58,7 +58,7 @@ class Cuts:
         return replace(self, scale=self.scale * scale)
 
     def options(self, file_system: str, share: float = 1.0) -> CutOptions:
-        """Return the options of a cell on one of the file systems, with a share of the cuts."""
+        """Return the options of a cell on a file system, with a share of the cuts."""
         chosen = self.file_systems[file_system]
         return CutOptions(
             file_system=chosen.name,
@@ -74,7 +74,7 @@ class Cuts:
 
 
 def read_cuts(read: TomlTable) -> Cuts | None:
-    """Read what all cells of a study of power cuts have in common."""
+    """Read the settings shared by all cells of a study of power cuts."""
     if not read.has("cuts"):
         return None
     part = read.inner("cuts")
@@ -114,13 +114,13 @@ def read_cuts(read: TomlTable) -> Cuts | None:
 
 @functools.cache
 def workload_digest() -> str:
-    """SHA-256, first 16 digits, of what decides the commands of a workload: program, kernel, SQLite."""
+    """SHA-256, first 16 digits, of what determines the commands of a workload: program, kernel, SQLite."""
     program = Path(workloads.__file__).read_text(encoding="utf-8")
     return hashlib.sha256("\n".join([program, *host().values()]).encode()).hexdigest()[:16]
 
 
 def host() -> dict[str, str]:
-    """Name the software of this machine under which the power is cut."""
+    """Return the versions of this machine's software that affects power cuts, by name."""
     return {
         "kernel": platform.release(),
         "sqlite": sqlite3.sqlite_version,

@@ -1,4 +1,4 @@
-"""The table of a study of power cuts: workloads down; file system, device and layer across."""
+"""The table of a study of power cuts: workloads in rows; file system, device and layer in columns."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NOT_JUDGED = "not judged"
 
 @dataclass(frozen=True)
 class Column:
-    """What a run stood on."""
+    """The file system, device and layers of a run."""
 
     file_system: str
     device: str
@@ -33,7 +33,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Verdict:
-    """One run: how much was tried, and what came of it."""
+    """Result of one run: how much was tried, and what was lost."""
 
     word: str
     level: str
@@ -44,7 +44,7 @@ class Verdict:
 
     @property
     def text(self) -> str:
-        """The verdict in words, with the level that lost."""
+        """The verdict in words, with the level that lost data."""
         return f"{self.word}: {self.level}" if self.level else self.word
 
 
@@ -55,7 +55,7 @@ _Judged = tuple[CutCell, Verdict]
 
 @dataclass(frozen=True)
 class Table:
-    """Grids of the same workloads; `cells` by workload and column."""
+    """Grids with the same workloads; `cells` by workload and column."""
 
     rows: tuple[str, ...]
     columns: tuple[Column, ...]
@@ -63,7 +63,7 @@ class Table:
 
 
 def tables(results: Results) -> list[Table]:
-    """Return a table for each set of workloads, in the order of the study; failed cells are in it, too."""
+    """Return a table for each set of workloads, in the order of the study; failed cells are included."""
     found = [(run.cell, _verdict(run.result)) for run in results.cut_runs()]
     found += [(cell_of(failure), _FAILED) for failure in results.failures]
     grids: dict[str, list[_Judged]] = {}
@@ -84,7 +84,7 @@ def _table(rows: tuple[str, ...], judged: Sequence[_Judged]) -> Table:
 
 
 def _both(one: Verdict, other: Verdict) -> Verdict:
-    """Sum up runs of one place, as of several seeds: the worst verdict of the two, and all that was tried."""
+    """Combine runs of one table cell, as of several seeds: the worse verdict, and all that was tried."""
     words = (*VERDICTS[:-1], NOT_JUDGED, LOST)
     worst = max(one, other, key=lambda verdict: words.index(verdict.word))
     return Verdict(
@@ -103,7 +103,7 @@ def cell_of(failure: FailedCell) -> CutCell:
 
 
 def column_of(cell: CutCell) -> Column:
-    """Name file system, device with its settings, and layers of a cell with theirs and their second device.
+    """Return the column of a cell: file system, device with its settings, and layers with their settings.
 
     >>> settings = {"cache.policy": "fifo"}
     >>> layers = {"layers": ["advil"], "layer_settings": {"advil.reserved": "8MiB"}}
@@ -144,7 +144,7 @@ def counts(results: Results) -> dict[str, int]:
 
 
 def headline(results: Results) -> str:
-    """Say in one line how many of the runs lost something, and how much was tried."""
+    """Return in one line how many of the runs lost something, and how much was tried."""
     lost = counts(results).get(LOST, 0)
     runs = [run.result for run in results.cut_runs()]
     states, cuts = sum(run.states for run in runs), sum(run.cuts for run in runs)
@@ -152,7 +152,7 @@ def headline(results: Results) -> str:
 
 
 def findings(results: Results, *, documented: bool = False) -> list[tuple[CutCell, FindingFields]]:
-    """Return every finding with its cell; with `documented`, documented losses instead."""
+    """Return every finding with its cell; with `documented`, return documented losses instead."""
     return [
         (cell, one)
         for cell, result in results.cut_runs()
@@ -160,7 +160,7 @@ def findings(results: Results, *, documented: bool = False) -> list[tuple[CutCel
     ]
 
 
-#: What each verdict means, for the legend.
+#: Meaning of each verdict, for the legend.
 MEANING = {
     KEPT: "every state has all acknowledged data",
     DOCUMENTED: "some states lack what the documentation of SQLite says that it does not promise",

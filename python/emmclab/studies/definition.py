@@ -1,4 +1,4 @@
-"""Definition of a study: a TOML file of inputs and of grids of devices, settings, modes and seeds."""
+"""Reads the definition of a study: TOML with inputs, and grids of devices, settings, modes and seeds."""
 
 from __future__ import annotations
 
@@ -29,33 +29,33 @@ from emmclab.studies.space import Space, read_space
 from emmclab.traces.profile_options import percentiles_of
 from emmclab.traces.reading import reading_options
 
-#: The name of a study, which is a folder's and an argument's; and names of folders within those of results.
+#: Allowed names of studies, which are also names of folders and arguments; and of folders among results.
 _NAME = re.compile(r"[^\W_][\w-]*")
 _TAKEN = frozenset({"cells", "images", "crash", "running"})
 
 
 @dataclass(frozen=True)
 class Study:
-    """Inputs, each profiled once, and grids of simulations."""
+    """Inputs, each profiled once, and grids of runs."""
 
     name: str
     about: str
     inputs: tuple[str, ...]
     grids: tuple[Grid, ...]
     seeds: tuple[int, ...] = (1,)
-    #: How recorded inputs are read: options of `emmclab.read`.
+    #: Options of `emmclab.read` for recorded inputs.
     reading: Mapping[str, Setting] = field(default_factory=dict)
     #: Scripts that run on served devices: the inputs of grids whose mode is `live`.
     programs: tuple[Program, ...] = ()
-    #: What grids whose mode is `cuts` have in common.
+    #: Settings shared by all grids whose mode is `cuts`.
     cuts: Cuts | None = None
-    #: Percentiles of response times beside the usual ones, ascending; columns of the results.
+    #: Additional percentiles of response times, ascending; they become columns of the results.
     percentiles: tuple[float, ...] = ()
-    #: Recorded traces that take the place of its workloads.
+    #: Recorded traces that replace its workloads.
     recordings: Recordings | None = None
-    #: Recorded traces that it is of and that do not come with it.
+    #: Recorded traces on which the study is based and that are not bundled with it.
     traces: FolderTraces | None = None
-    #: What `emmclab search` may choose.
+    #: What `emmclab search` may vary.
     search: Space | None = None
     file: str = ""
     #: SHA-256 of the definition, first 16 digits; spaces and comments do not matter.
@@ -69,7 +69,7 @@ class Study:
 
     @staticmethod
     def named(name: str) -> Study:
-        """Take a study that comes with emmclab by its name, or a file by its path (ending in `.toml`)."""
+        """Return a bundled study by its name, or read a file by its path (ending in `.toml`)."""
         if name.endswith(".toml") or "/" in name:
             return Study.parse(read_text(name), name)
         if name not in bundled():
@@ -153,14 +153,14 @@ class Study:
         return study
 
     def with_inputs(self, more: Sequence[str]) -> Study:
-        """Add inputs, as traces recorded by the reader."""
+        """Return the study with more inputs, such as traces that the reader of a paper has recorded."""
         return replace(self, inputs=(*self.inputs, *more))
 
     def with_recordings(self, found: Recordings) -> Study:
-        """Add recorded traces, on which claims are judged in the place of workloads."""
+        """Return the study with recorded traces, on which claims are judged instead of on workloads."""
 
         def more(grid: Grid) -> Grid:
-            # A recording cannot be made longer or shorter.
+            # The length of a recording cannot be changed.
             return grid if grid.requests else replace(grid, inputs=(*grid.inputs, *found.of(grid.inputs)))
 
         return replace(
@@ -171,10 +171,10 @@ class Study:
         )
 
     def with_traces(self, folder: str) -> Study:
-        """Take the recorded traces that the study is of from a folder.
+        """Return the study with its recorded traces from a folder.
 
         Raises:
-            ConfigError: the study has its own inputs alone, or the folder lacks a file.
+            ConfigError: the study needs no such traces, or the folder lacks a file.
         """
         if self.traces is None:
             raise ConfigError(
@@ -207,14 +207,14 @@ class Study:
         return replace(self, inputs=placed(self.inputs), grids=grids, traces=found)
 
     def with_reading(self, options: Mapping[str, Setting]) -> Study:
-        """Read recorded inputs with these options of `emmclab.read`, beside those of the study itself."""
+        """Return the study with these options of `emmclab.read`, in addition to its own."""
         return replace(self, reading={**self.reading, **options})
 
     def with_scale(self, scale: float) -> Study:
-        """Cut power this many times as often in every cell.
+        """Return the study with the number of power cuts multiplied in every cell.
 
         Raises:
-            ConfigError: not above 0, or the study cuts no power.
+            ConfigError: the scale is not above 0, or the study cuts no power.
         """
         if self.cuts is None:
             raise ConfigError(
@@ -226,7 +226,7 @@ class Study:
         return replace(self, cuts=self.cuts.scaled(scale))
 
     def with_percentiles(self, percentiles: Iterable[float] | str | None) -> Study:
-        """Return these percentiles of response times too, beside those of the study itself.
+        """Return the study with these additional percentiles of response times.
 
         Raises:
             ConfigError: one is not a number above 0 and up to 100.
@@ -235,11 +235,11 @@ class Study:
         return replace(self, percentiles=tuple(percentiles_of([*self.percentiles, *more])))
 
     def cells(self) -> list[Cell]:
-        """Expand into cells, input by input, so that an input is prepared once; profiles come first.
+        """Expand the study into cells, input by input, so that each is prepared once; profiles come first.
 
         Raises:
             ConfigError: a device, setting or input is wrong, there are too many cells, or the folder of the
-                recorded traces that the study is of was not named.
+                recorded traces of the study was not given.
         """
         if self.traces is not None:
             self.traces.require(self.name)
@@ -247,10 +247,10 @@ class Study:
 
 
 def _refuse_large_numbers(value: object, file: str, place: str) -> None:
-    """Refuse whole numbers of more than 64 bits, which TOML does not have and no table holds.
+    """Reject whole numbers of more than 64 bits, which TOML does not support and no table can store.
 
     Raises:
-        ConfigError: there is one.
+        ConfigError: the value contains one.
     """
     if isinstance(value, dict):
         for name, inner in value.items():
@@ -269,7 +269,7 @@ def _refuse_large_numbers(value: object, file: str, place: str) -> None:
 
 
 def _refuse_negative_seeds(study: Study) -> None:
-    """Refuse seeds that no generator takes.
+    """Reject negative seeds, which no generator supports.
 
     Raises:
         ConfigError: one is below 0.
@@ -297,7 +297,7 @@ def _reading(read: TomlTable) -> dict[str, Setting]:
 
 
 def _percentiles(read: TomlTable) -> tuple[float, ...]:
-    """Read the percentiles that the results hold beside the usual ones."""
+    """Read the additional percentiles for the results."""
     try:
         return tuple(percentiles_of(read.one("percentiles", (list, tuple), ())))
     except ConfigError as error:

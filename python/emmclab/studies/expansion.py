@@ -27,14 +27,14 @@ from emmclab.traces.workload import workload_groups
 if TYPE_CHECKING:
     from emmclab.studies.definition import Study
 
-#: Words that stand for many inputs.
+#: Words that represent groups of inputs.
 GROUPS = workload_groups()
-#: More cells than this are a slip, not a study.
+#: Maximum number of cells; more are taken for a mistake.
 MOST_CELLS = 1_000_000
 
 
 def expand(study: Study) -> list[Cell]:
-    """Expand a study into cells, input by input, so that an input is prepared once; profiles come first.
+    """Expand a study into cells, input by input, so that each input is prepared once; profiles come first.
 
     Raises:
         ConfigError: a device, setting or input is wrong, or there are too many cells.
@@ -65,7 +65,7 @@ def expand(study: Study) -> list[Cell]:
                     **kind.variant_options(one, variant, common),
                     **_layer_options(one, of_layers),
                 }
-                # One text for all: a study may have a million cells.
+                # All cells share one text, because a study may have a million cells.
                 text = json.dumps(options)
                 for source in inputs:
                     wanted.setdefault(source, []).append(
@@ -75,10 +75,10 @@ def expand(study: Study) -> list[Cell]:
 
 
 def _refuse_too_many(study: Study) -> None:
-    """Count the cells of the grids before any is made: a short file can stand for more than memory holds.
+    """Count the cells of the grids before any is made, because a short file can define too many for memory.
 
     Raises:
-        ConfigError: there are more than a study may have.
+        ConfigError: there are more cells than a study may have.
     """
     counts = {}
     for grid in study.grids:
@@ -86,7 +86,7 @@ def _refuse_too_many(study: Study) -> None:
         sources = [_resolved(grid.inputs or study.inputs), grid.seeds or study.seeds]
         counts[grid.name] = math.prod(map(len, [*ways, *sources]))
     profiled = (name.partition(" --only ")[0] for name in _resolved(study.inputs))
-    # A recording is the same for every seed.
+    # A recording does not depend on the seed.
     counts[PROFILE] = sum(
         1 if Path(name).is_file() and not name.endswith(".toml") else len(study.seeds) for name in profiled
     )
@@ -103,7 +103,7 @@ def _refuse_too_many(study: Study) -> None:
 
 
 def _profiled(study: Study, sources: Sources) -> Iterator[Input]:
-    """Yield the inputs that are profiled; a recording is the same for every seed."""
+    """Yield the inputs that are profiled; a recording does not depend on the seed."""
     first, *others = study.seeds
     for name in _resolved(study.inputs):
         found = sources.trace(name, first)
@@ -121,12 +121,12 @@ def _inputs(study: Study, grid: Grid, sources: Sources) -> list[Input]:
 
 
 def _resolved(names: Sequence[str]) -> list[str]:
-    """Replace the words for groups by their members; each input once, in order."""
+    """Replace the words for groups by their members; return each input once, in order."""
     return list(dict.fromkeys(one for name in names for one in GROUPS.get(name, [name])))
 
 
 def _check(grid: Grid) -> None:
-    """Refuse what no cell of a grid could use.
+    """Reject settings that no cell of a grid could use.
 
     Raises:
         ConfigError: an unknown preconditioning, layer, setting of a layer or device.
@@ -138,7 +138,7 @@ def _check(grid: Grid) -> None:
 
 
 def _by_options(file: str, grid: Grid) -> Iterator[tuple[Grid, CellOptions]]:
-    """Yield the grid with each combination of options among its axes, and the options that cells share."""
+    """Yield the grid for each combination of options among its axes, with the options of its cells."""
     for one in grid.by_options():
         with _naming(file, grid):
             _check(one)
@@ -147,7 +147,7 @@ def _by_options(file: str, grid: Grid) -> Iterator[tuple[Grid, CellOptions]]:
 
 
 def _points(grid: Grid) -> Iterator[tuple[str, dict[str, Setting], str, str]]:
-    """Yield the points of a grid: device, settings, mode, and file system or network."""
+    """Yield the points of a grid: device, settings, mode, and variant (file system or network)."""
     variants = kind_of_modes(grid.modes).variants(grid)
     for device, values, mode, variant in itertools.product(
         grid.devices, itertools.product(*grid.axes.values()), grid.modes, variants
@@ -177,7 +177,7 @@ def _percentiles(study: Study) -> PercentileOptions:
 
 
 def _layer_options(grid: Grid, settings: Mapping[str, Setting]) -> LayerOptions:
-    """Return the options of layers; `settings` are those of this point, beside those of all points."""
+    """Return the options of layers; `settings` are those of this point, besides those of all points."""
     if not grid.layers:
         return {}
     kept = cast("LayerOptions", {name: getattr(grid, name) for name in LAYER_OPTIONS})
@@ -191,7 +191,7 @@ def _layer_options(grid: Grid, settings: Mapping[str, Setting]) -> LayerOptions:
 
 @contextlib.contextmanager
 def _naming(file: str, grid: Grid) -> Iterator[None]:
-    """Name file, grid and, where the message tells it, the key in errors about devices and settings."""
+    """Add file, grid and, if the message allows it, the key to errors about devices and settings."""
     try:
         yield
     except EmmclabError as error:

@@ -1,4 +1,4 @@
-"""Results as flat rows: groups become columns, and settings have columns of their own."""
+"""Flattens results into rows: groups become columns, and settings get their own columns."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from emmclab.runtime.table_row import Row
 from emmclab.studies.kept_types import CellFields
 from emmclab.traces.profile_options import percentile_label
 
-#: Groups of settings, which become JSON; and groups that a run may not have.
+#: Groups of settings, which become JSON; and groups that not every run has.
 _SETTINGS = ("settings", "options.layer_settings")
 _OPTIONAL_GROUPS = ("cache", "host", "wear.lifetime")
-#: Groups of applications, which are tables of their own: requests by class, and bins of time.
+#: Groups of applications that become their own tables: requests by class, and bins of time.
 _LEFT_OUT = ("app.requests", "app.over_time")
 
 
 def with_settings(row: Row, cell: CellFields) -> Row:
     """Return a column for each setting of a cell, its device and its layers: `gc.policy` is `gc_policy`.
 
-    Where a field of the result has that name, the column is `set_gc_policy`.
+    If a field of the result has the same name, the column is `set_gc_policy`.
     """
     settings = {**cell.get("settings", {}), **cell.get("options", {}).get("layer_settings", {})}
     columns = [key.replace(".", "_") for key in settings]
@@ -38,7 +38,7 @@ def _columns() -> frozenset[str]:
 
 
 def percentile_columns(chosen: Iterable[Row]) -> Row:
-    """Return a column to each chosen percentile of each operation, named as those that every run has.
+    """Return a column for each chosen percentile of each operation, named like those that every run has.
 
     >>> percentile_columns([{"op": "all", "percentile": 99.9, "response_ms": 7.5}])
     {'response_p99_9_ms': 7.5}
@@ -57,29 +57,29 @@ def percentile_columns(chosen: Iterable[Row]) -> Row:
 
 @functools.cache
 def run_columns() -> dict[str, str]:
-    """Name the column of each field of a result by its path."""
+    """Return the column name of each field of a result, by path."""
     return {field.path: field.column for field in result_fields()}
 
 
 def flat(row: Mapping[str, Any], *, is_run: bool = False) -> Row:
-    """Flatten groups into columns, named by the path with `_` for `.`; lists stay out, settings are JSON."""
+    """Flatten groups into columns, named by path with `_` for `.`; lists are left out, settings are JSON."""
     columns: Row = {}
     _flatten(row, _Group.top(is_run=is_run), columns)
     return columns
 
 
 class _Group(dict[str, "_Field"]):
-    """The fields of a group by their names, as they are met first: most groups are alike."""
+    """The fields of a group by name, cached on first use because most groups are alike."""
 
     def __init__(self, prefix: str, columns: Mapping[str, str]) -> None:
-        """Name what stands before each name in a path, and the columns of the paths that have their own."""
+        """Set the prefix of the paths, and the columns of the paths that have their own."""
         super().__init__()
         self._prefix, self._columns = prefix, columns
 
     @staticmethod
     @functools.cache
     def top(*, is_run: bool) -> _Group:
-        """Return the group that a whole row is."""
+        """Return the group of a whole row."""
         return _Group("", run_columns() if is_run else {})
 
     def __missing__(self, name: str) -> _Field:
@@ -96,7 +96,7 @@ class _Group(dict[str, "_Field"]):
 
 
 class _Field(NamedTuple):
-    """A field of a group: its column, and what becomes of a value that is a group or none."""
+    """A field of a group: its column, and the handling of a value that is a group or None."""
 
     column: str
     is_settings: bool

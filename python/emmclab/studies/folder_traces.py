@@ -1,4 +1,4 @@
-"""Recorded traces that a study is of and that cannot come with it: files of a folder that the user names."""
+"""Recorded traces that a study needs but that are not bundled: files in a folder that the user names."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from emmclab.runtime.toml_table import TomlTable
 
 @dataclass(frozen=True)
 class FolderTraces:
-    """The files, where they are from, and the folder that has them; empty until it is named."""
+    """The files, their sources, and the folder that contains them; empty until it is given."""
 
     files: tuple[str, ...]
     source: str
@@ -24,10 +24,10 @@ class FolderTraces:
         return {name: str(Path(self.folder, name)) for name in self.files}
 
     def require(self, study: str) -> None:
-        """Refuse a study whose folder of traces was not named.
+        """Reject a study whose folder of traces was not given.
 
         Raises:
-            ConfigError: it was not.
+            ConfigError: the folder was not given.
         """
         if not self.folder:
             raise ConfigError(
@@ -39,7 +39,7 @@ class FolderTraces:
             )
 
     def refuse_missing(self) -> None:
-        """Refuse a folder that lacks a file.
+        """Reject a folder that lacks a file.
 
         Raises:
             ConfigError: there is no such folder, or a file is not in it.
@@ -61,7 +61,7 @@ class FolderTraces:
 
 
 def read_traces(read: TomlTable) -> FolderTraces | None:
-    """Read the table `traces` of a study; nothing if it has none."""
+    """Read the table `traces` of a study; None if there is none."""
     if not read.has("traces"):
         return None
     inner = read.inner("traces")

@@ -1,4 +1,4 @@
-"""Whether results are still those of the files that a study names, and of the build that runs now."""
+"""Detects results that are out of date: a file of the study, or the build, has changed."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from emmclab.studies.bundled import bundled
 from emmclab.studies.definition import Study
 from emmclab.studies.grid import FILES
 
-#: The name under which tables say, in their metadata, what they were made of.
+#: Metadata key of the provenance of tables.
 MADE_OF = "emmclab_made_of"
-#: Files up to this size are always hashed, larger ones where they changed after the results, bytes.
+#: Maximum size of files that are always hashed, bytes; larger ones only if they changed after the results.
 _SMALL = 16 << 20
 
 
 class _MadeOf(TypedDict):
-    """What a table was made of: `files` has the digest of each file that the study names."""
+    """Provenance of a table: `files` has the digest of each file that the study names."""
 
     study: str
     build: str
@@ -32,9 +32,9 @@ class _MadeOf(TypedDict):
 
 
 def made_of(study: Study) -> dict[str, str]:
-    """Return the metadata of tables: the study, the build, and the digest of each file that it names.
+    """Return the provenance metadata of tables: the study, the build, and the digest of each named file.
 
-    Files have the names that the study gives them, so that the same study makes the same bytes anywhere.
+    Files have the names used in the study, so that the same study results in the same bytes anywhere.
 
     Raises:
         InputError: a file cannot be read.
@@ -47,7 +47,7 @@ def made_of(study: Study) -> dict[str, str]:
 
 
 def _named_files(study: Study) -> list[str]:
-    """Name the files that the inputs, devices, hosts and preconditionings of a study are."""
+    """Return the names of files among the inputs, devices, hosts and preconditionings of a study."""
     named = set(study.inputs)
     for grid in study.grids:
         named |= {*grid.inputs, *grid.devices, grid.host}
@@ -57,9 +57,9 @@ def _named_files(study: Study) -> list[str]:
 
 
 def changes(table: Path) -> list[str]:
-    """Say what is not as it was when a table of results was written, a phrase for each.
+    """Return a phrase for each thing that has changed since a table of results was written.
 
-    Files that are not there any more are left out: the results are still of what they were.
+    Files that no longer exist are left out: the results are still those of their former content.
     """
     said = _said_by(table)
     if said is None:
@@ -71,7 +71,7 @@ def changes(table: Path) -> list[str]:
 
 
 def study_of(table: Path) -> str:
-    """Return the study that a table is of, by its file, or by the name of one that comes with emmclab."""
+    """Return the study of a table: its file, or the name of a bundled study."""
     said = _said_by(table)
     return "STUDY" if said is None else said["study"]
 
@@ -88,7 +88,7 @@ def _has_changed(name: str, said: _MadeOf, since_ns: int) -> bool:
 
 
 def _said_by(table: Path) -> _MadeOf | None:
-    """Read what a table says of itself; None where it says nothing."""
+    """Read the provenance of a table; None if it has none."""
     with contextlib.suppress(duckdb.Error, ValueError), questions() as asked:
         ask = "select decode(value) from parquet_kv_metadata($path) where decode(key) = $key"
         row = asked.execute(ask, {"path": str(table), "key": MADE_OF}).fetchone()

@@ -1,4 +1,4 @@
-"""Grids of a study: inputs on devices, for all values of all axes."""
+"""Grids of a study: inputs on devices, for all combinations of the values of all axes."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from emmclab.runtime.toml_table import TomlTable
 REPLAYS = RUN_OPTIONS["mode"].words
 #: Options of a run that are keys of a grid, in the order in which cells keep them.
 OPTIONS = ("precondition", "rate", "wrap_addresses")
-#: Those that cells with layers keep.
+#: The options that cells with layers store.
 LAYER_OPTIONS = ("second", "first_writes", "drain")
-#: Options that may name a file.
+#: Options whose value may be the name of a file.
 FILES: tuple[Literal["second", "precondition"], ...] = ("second", "precondition")
-#: Options of a run that may be axes of a grid, as settings of a device are.
+#: Options of a run that may be axes of a grid, like settings of a device.
 AXES = (*OPTIONS, *LAYER_OPTIONS)
 
 
@@ -31,9 +31,9 @@ class Grid:
 
     name: str
     devices: tuple[str, ...]
-    #: Where it stands in the file, for messages: `grid[1].`.
+    #: Its place in the file, for messages, such as `grid[1].`.
     place: str = ""
-    #: Inputs of this grid, where not those of the study.
+    #: Inputs of this grid, if they differ from those of the study.
     inputs: tuple[str, ...] = ()
     modes: tuple[str, ...] = (DEFAULTS["mode"],)
     seeds: tuple[int, ...] = ()
@@ -44,7 +44,7 @@ class Grid:
     precondition: str = DEFAULTS["precondition"]
     rate: float = DEFAULTS["rate"]
     wrap_addresses: bool = DEFAULTS["wrap_addresses"]
-    #: Capacity that devices are scaled to, as `128GB`; empty = their own.
+    #: Capacity to which devices are scaled, such as `128GB`; empty = unchanged.
     capacity: str = ""
     #: Length of synthetic inputs in requests; 0 = their own.
     requests: int = 0
@@ -52,19 +52,19 @@ class Grid:
     layers: tuple[str, ...] = DEFAULTS["layers"]
     layer_settings: Mapping[str, Setting] = field(default_factory=dict)
     second: str = ""
-    #: With layers, how many of the first writes to the device are kept.
+    #: With layers, the number of first writes to the device that are recorded.
     first_writes: int = DEFAULTS["first_writes"]
-    #: With layers, whether these move all data that they keep aside after the last request.
+    #: With layers, whether they write back all buffered data after the last request.
     drain: bool = DEFAULTS["drain"]
-    #: Where power is cut: names of file systems of the study, and the share of its cuts that is tried.
+    #: For power cuts: names of file systems of the study, and the share of its cuts that is tried.
     file_systems: tuple[str, ...] = ()
     share: float = 1.0
-    #: Where applications run: networks of the host, and the host.
+    #: For applications: networks of the host, and the host.
     networks: tuple[str, ...] = ()
     host: str = ""
 
     def by_options(self) -> Iterator[Grid]:
-        """Yield a grid for each combination of the options among the axes, with settings alone as axes."""
+        """Yield a grid for each combination of the options among the axes; only settings remain axes."""
         options = {key: values for key, values in self.axes.items() if key in AXES}
         settings = {key: values for key, values in self.axes.items() if key not in AXES}
         for values in itertools.product(*options.values()):
@@ -72,14 +72,14 @@ class Grid:
             yield replace(self, axes=settings, **chosen)
 
     def values(self, option: str) -> tuple[Setting, ...]:
-        """Return the values of an option: those of its axis, or the one of the grid."""
+        """Return the values of an option: those of its axis, or the single value of the grid."""
         return self.axes.get(option, (getattr(self, option),))
 
 
 def shared_fields(read: TomlTable, options: Sequence[str] = (), **defaults: Setting) -> dict[str, Any]:
-    """Read the fields that grids of every kind have, and those options of a run that this kind has.
+    """Read the fields that all kinds of grids have, and the options of a run that this kind supports.
 
-    `defaults` are those of options whose default is another one than that of a run.
+    `defaults` contains the defaults that differ from those of a run.
     """
     return {
         "name": read.text("name"),
@@ -101,7 +101,7 @@ def _kind_and_default(option: str, defaults: Mapping[str, Setting]) -> tuple[Any
 
 
 def _axes(read: TomlTable, options: Sequence[str]) -> dict[str, tuple[Setting, ...]]:
-    """Read the settings and options that are swept; other keys of the grid are not."""
+    """Read the swept settings and options; other keys of the grid are not axes."""
     axes = read.table("axes", list)
     own = {one.name: one for one in fields(Grid)}
     for key in axes:
@@ -121,7 +121,7 @@ def _axes(read: TomlTable, options: Sequence[str]) -> dict[str, tuple[Setting, .
 
 
 def _check_option(read: TomlTable, option: str, values: Sequence[Setting]) -> None:
-    """Refuse an option as an axis where the grid has its value too, and values of a wrong type or range."""
+    """Reject an option as an axis if the grid also sets it, or if a value has a wrong type or range."""
     if read.has(option):
         raise read.fault(f"axes.{option}", f"the grid has `{option}` already", f"take out `{option} = ...`")
     if option in LAYER_OPTIONS and not read.has("layers"):

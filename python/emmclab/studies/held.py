@@ -1,4 +1,4 @@
-"""Inputs that are held in memory from cell to cell."""
+"""Keeps inputs in memory from cell to cell."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from emmclab import _core
 from emmclab.studies.input import Input
 from emmclab.traces.trace import Header, Ledger, Trace
 
-#: Inputs up to this many requests are held in memory from cell to cell.
+#: Maximum number of requests of an input that is kept in memory from cell to cell.
 _HELD_REQUESTS = 2_000_000
 
 
@@ -35,9 +35,9 @@ class _Held:
 
 @functools.lru_cache(maxsize=1)
 def opened(source: Input) -> Trace:
-    """Open an input and hold it in memory where it is small enough.
+    """Open an input and keep it in memory if it is small enough.
 
-    A trace of several devices is refused: every figure would be of addresses that are not of one space.
+    A trace of several devices is rejected, because its addresses are not of one address space.
     """
     trace = source.open()
     batches: list[_core.Batch] = []

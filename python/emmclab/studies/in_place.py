@@ -1,4 +1,4 @@
-"""Results with recorded traces in the place of workloads, and without them."""
+"""Selects results with recorded traces in place of workloads, or without them."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from emmclab.studies.results import Results
 
 
 def stand_ins(results: Results) -> dict[str, str]:
-    """Return the workloads whose place recorded traces take, by the names of the traces as inputs."""
+    """Return the workloads that recorded traces replace, by the names of the traces as inputs."""
     used = results.about.get("recordings", {}).get("used", ())
     return {one["input"]: one["workload"] for one in used}
 
 
 def beside(results: Results, names: Sequence[str]) -> list[str]:
-    """Return workloads by name, each with the recorded trace that takes its place after it."""
+    """Return workloads by name, each followed by the recorded trace that replaces it."""
     recorded = {workload: name for name, workload in stand_ins(results).items()}
     return [one for name in names for one in (name, recorded.get(name)) if one]
 
 
 def in_place(results: Results) -> Results:
-    """Return the results with each recorded trace under the name of the workload whose place it takes.
+    """Return the results with each recorded trace under the name of the workload that it replaces.
 
-    Where a grid does not run the trace, as one that makes workloads longer, the workload stays.
+    If a grid does not run the trace, for example because it extends workloads, the workload stays.
     """
     workload_of = stand_ins(results)
     recorded = {workload_of[name]: results.profiles[name] for name in workload_of}
@@ -50,7 +50,7 @@ def in_place(results: Results) -> Results:
 
 
 def without(results: Results) -> Results:
-    """Return the results of the workloads alone, without the recorded traces that take their place."""
+    """Return the results of the workloads only, without the recorded traces that replace them."""
     names = stand_ins(results)
     profiles = {name: profile for name, profile in results.profiles.items() if name not in names}
     return replace(

@@ -16,13 +16,14 @@ from emmclab.traces.reading import bundled_by_name, read, trace_name
 from emmclab.traces.trace import Trace
 from emmclab.traces.workload import Workload, benchmark, benchmark_named, benchmarks, workloads
 
-#: What parts the path of an input from the conditions on its requests, and a workload from their number.
+#: Separators in the name of an input: between path and conditions on requests, and between workload and
+#: number.
 _ONLY, _REQUESTS = " --only ", " --requests "
 
 
 @dataclass(frozen=True)
 class Input:
-    """A workload to make a trace of, or a trace file; `digest` is of the model or of the file's bytes."""
+    """A workload that generates a trace, or a trace file; `digest` is of the model or of the file's bytes."""
 
     name: str
     source: str
@@ -32,7 +33,7 @@ class Input:
     requests: int = 0
     #: Options of reading a trace file, as JSON.
     reading: str = "{}"
-    #: A program of a live study, as JSON, in place of a trace.
+    #: A program of a live study, as JSON, instead of a trace.
     program: str = ""
 
     @staticmethod
@@ -41,9 +42,9 @@ class Input:
     ) -> Input:
         """Find an input by the name of a workload or annotated trace, or the path of a model or trace.
 
-        `reading` are options of `emmclab.read` for a trace. Its path may be followed by
-        ` --only KEY=VALUE,...`: the requests that are wanted. The name of a workload may be followed by
-        ` --requests N`, which decides in the place of `requests`.
+        `reading` are options of `emmclab.read` for a trace. Its path may be followed by ` --only
+        KEY=VALUE,...`, which selects requests. The name of a workload may be followed by ` --requests N`,
+        which overrides `requests`.
 
         Raises:
             InputError: there is no such workload, or the file cannot be read.
@@ -73,7 +74,7 @@ class Input:
             )
         name = f"{trace_name(source)} ({only})" if only else trace_name(source)
         if source in bundled_by_name() and not Path(source).is_file():
-            # Nothing in it is to be mended or left out.
+            # It contains nothing to mend or leave out.
             source, reading = str(bundled_by_name()[source]), {}
         options = json.dumps({**reading, "only": only} if only else dict(reading), sort_keys=True)
         path = str(Path(source).resolve())
@@ -81,10 +82,10 @@ class Input:
 
     @staticmethod
     def _made(source: str, seed: int, requests: int) -> Input | None:
-        """Find a benchmark or a workload."""
+        """Find a benchmark or a workload; None if there is none."""
         name = benchmark_named(source)
         if name is not None and not Path(source).exists():
-            # A benchmark is code: the build that made it is part of every cell.
+            # A benchmark is code, whose version is the build in the key of every cell.
             return Input(name, name, True, name, seed, requests)
         known = {name.casefold() for name in workloads()}
         if source.endswith(".toml") or (source.casefold() in known and not Path(source).exists()):
@@ -93,7 +94,7 @@ class Input:
         return None
 
     def open(self) -> Trace:
-        """Open the trace, or make it."""
+        """Open the trace, or generate it."""
         if self.synthetic and self.source in benchmarks():
             return benchmark(self.source, self.seed, requests=self.requests or None)
         if self.synthetic:
@@ -114,10 +115,10 @@ def _number(source: str, text: str) -> int:
 
 
 class Sources:
-    """Inputs of a study by name; a trace and its twin of the same name are distinguished by their files."""
+    """Inputs of a study by name; inputs with the same name are distinguished by their files."""
 
     def __init__(self, reading: Mapping[str, Setting], programs: Mapping[str, Program]) -> None:
-        """Take the options of reading of the study, and its programs by name."""
+        """Set the study's options of reading, and its programs by name."""
         self._reading = reading
         self.programs = programs
         self._files: dict[str, str] = {}

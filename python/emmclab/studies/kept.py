@@ -1,4 +1,4 @@
-"""Results as they are kept: rows of Parquet parts, written as cells finish, given in any order of cells."""
+"""Stores results as rows of Parquet parts, written as cells finish, and reads them in any order of cells."""
 
 from __future__ import annotations
 
@@ -17,43 +17,44 @@ from emmclab.runtime import seal
 from emmclab.runtime.parquet import database, memory_database, quoted, refusing
 from emmclab.studies.sorting import in_ranges
 
-#: Results that are taken from the database at once.
+#: Number of results that are fetched from the database at once.
 _FETCHED = 200
-#: The column of the checksum of a row, by which single cells of a damaged part are told to be whole.
+#: The column of the checksum of a row, by which intact cells of a damaged part are found.
 _CHECKSUM = "checksum"
-#: Rows that are written at once where parts are joined, and of a row group of what they become.
+#: Rows that are written at once when parts are joined, and rows of a row group in the joined part.
 _JOINED, _GROUP = 500, 2_048
 
 
 class Kept(NamedTuple):
-    """The result of a cell as it is kept: a row of a part."""
+    """The stored result of a cell: a row of a part."""
 
     key: str
     #: As JSON.
     result: str
-    #: The SHA-256 of that, and the flat rows in the form of `lines_of`, made where the cell ran: a line each.
+    #: The SHA-256 of `result`, and the flat rows in the form of `lines_of`, one per line, made where the cell
+    #: ran.
     rows: str
 
     @staticmethod
     def of(key: str, result: str, lines: str) -> Kept:
-        """Make it of a result and its rows."""
+        """Make it from a result and its rows."""
         return Kept(key, result, f"{hashlib.sha256(result.encode()).hexdigest()}\n{lines}")
 
     @property
     def checksum(self) -> str:
-        """SHA-256 of the whole row, first 16 digits."""
+        """Return the SHA-256 of the whole row, first 16 digits."""
         return hashlib.sha256("\n".join(self).encode()).hexdigest()[:16]
 
 
-#: What makes room for the seal of a part.
+#: Option that reserves the space for the seal of a part.
 _METADATA = f"kv_metadata {{{seal.KEY}: '{seal.UNSEALED}'}}"
 
 
 class PartWriter:
-    """Writes parts; what they need is begun once for all of them."""
+    """Writes parts; keeps a database open for all of them."""
 
     def __init__(self, compression: str = "zstd, compression_level 1") -> None:
-        """Choose how parts are compressed, as DuckDB names it."""
+        """Set the compression of parts, by its name in DuckDB."""
         self._compression = compression
         self._database: duckdb.DuckDBPyConnection | None = None
 
@@ -82,14 +83,14 @@ class PartWriter:
         seal.seal(path)
 
     def close(self) -> None:
-        """Let go of what it holds."""
+        """Release all resources."""
         opened, self._database = self._database, None
         if opened is not None:
             opened.close()
 
 
 def write_joined(results: Iterable[Kept], aside: Path) -> Path | None:
-    """Write results as one part in `aside`, some at a time; None if there are none.
+    """Write results as one part in `aside`, in batches; return None if there are none.
 
     Raises:
         InputError: the disk is full.
@@ -113,7 +114,7 @@ def write_joined(results: Iterable[Kept], aside: Path) -> Path | None:
 
 
 def undamaged(part: Path) -> Iterator[Kept]:
-    """Yield the results of a damaged part that can be read and have the right checksum."""
+    """Yield the results of a damaged part that are readable and have the right checksum."""
     with memory_database() as asked, contextlib.suppress(duckdb.Error):
         groups = asked.execute(
             "select distinct row_group_id, row_group_num_rows from parquet_metadata($path) order by 1",
@@ -121,7 +122,7 @@ def undamaged(part: Path) -> Iterator[Kept]:
         ).fetchall()
         begin = 0
         for _, rows in groups:
-            # What is damaged in one group does no harm to the others.
+            # Damage in one row group does not affect the others.
             with contextlib.suppress(duckdb.Error):
                 asked.execute(
                     f"select {', '.join([*Kept._fields, _CHECKSUM])} "  # noqa: S608
@@ -152,18 +153,18 @@ def keys_of(parts: Sequence[Path], aside: Path) -> set[str]:
 
 
 def listed(paths: Sequence[Path]) -> str:
-    """Return paths as a list in SQL."""
+    """Return paths as an SQL list."""
     return "[" + ", ".join(f"'{quoted(path)}'" for path in paths) + "]"
 
 
 def ask(
     parts: Sequence[Path], aside: Path, keys: Sequence[str], columns: Sequence[str]
 ) -> Iterator[tuple[Any, ...]]:
-    """Yield the key and columns of cells in the order of `keys`; None for cells that no part has."""
+    """Yield the key and columns of cells in the order of `keys`; the columns of missing cells are None."""
     none = tuple(None for _ in columns)
     following = 0
     for number, *values in in_ranges(_numbered(parts, aside, keys, columns), len(keys), aside):
-        if number < following:  # In two parts, of which a killed run left one.
+        if number < following:  # A cell may be in two parts, if a killed run left one.
             continue
         yield from ((key, *none) for key in keys[following:number])
         yield (keys[number], *values)
@@ -174,9 +175,9 @@ def ask(
 def _numbered(
     parts: Sequence[Path], aside: Path, keys: Sequence[str], columns: Sequence[str]
 ) -> Iterator[tuple[int, Iterator[tuple[Any, ...]]]]:
-    """Yield the place in `keys` and columns of cells, part by part: first the one with the least place.
+    """Yield the index in `keys` and the columns of cells, part by part, the part of the least index first.
 
-    Cells run in the order of the study, more or less, so that parts overlap little in that order.
+    Cells run roughly in the order of the study, so that parts overlap little in that order.
     """
     if not parts or not keys:
         return
@@ -184,7 +185,7 @@ def _numbered(
     with wanted.open("w", newline="") as file:
         csv.writer(file).writerows(enumerate(keys))
     with database(aside) as asked:
-        # The side that is held in memory is the one without results.
+        # The join holds one side in memory: the one without results.
         asked.execute("set disabled_optimizers = 'build_side_probe_side'")
         asked.execute(
             "create table wanted as select * from read_csv($path, header = false, auto_detect = false, "
@@ -212,6 +213,6 @@ def _numbered(
 
 
 def _rows(asked: duckdb.DuckDBPyConnection) -> Iterator[tuple[Any, ...]]:
-    """Yield the rows of an answer, some at a time."""
+    """Yield the rows of a query, in batches."""
     while rows := asked.fetchmany(_FETCHED):
         yield from rows

@@ -1,4 +1,4 @@
-"""Types of what is kept of a study: cells, their results, and the index of a finished run."""
+"""Types of the stored data of a study: cells, their results, and the index of a finished run."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from emmclab.studies.cell_options import CellOptions
 
 
 class Asked(TypedDict):
-    """What a cell is of; the digests are those of files."""
+    """The parts of a cell; the digests are those of files."""
 
     grid: str
     input: str
@@ -19,14 +19,14 @@ class Asked(TypedDict):
     synthetic: bool
     requests_asked: int | None
     seed: int
-    #: Options of `emmclab.read`, where there are any.
+    #: Options of `emmclab.read`, if there are any.
     reading: NotRequired[dict[str, Setting]]
     second_digest: NotRequired[str]
     precondition_digest: NotRequired[str]
 
 
 class CellFields(Asked):
-    """All that determines the result of a cell, but for the version; a profile has no device."""
+    """Everything that determines the result of a cell, except the version; a profile has no device."""
 
     device: NotRequired[str]
     device_digest: NotRequired[str]
@@ -46,7 +46,7 @@ class FailedCell(CellFields, Failed):
 
 
 class FlatCell(TypedDict):
-    """The columns of the flat row of a cell that messages name; the row has those of its table, too."""
+    """The columns of a cell's flat row that messages name; the row also has those of its table."""
 
     grid: str
     input: str
@@ -62,7 +62,7 @@ class FailedRow(FlatCell):
 
 
 class RunRow(FlatCell):
-    """The row of a run; if its device stopped early, it gives the reason."""
+    """The row of a run; if its device stopped early, it contains the reason."""
 
     run_stopped: NotRequired[str | None]
 
@@ -76,7 +76,7 @@ class FileSystemFields(TypedDict):
 
 
 class LiveSoftware(TypedDict):
-    """What a program ran on: kernel and tools with their versions, and the file system."""
+    """The software that a program ran on: kernel and tools with their versions, and the file system."""
 
     host: dict[str, str]
     file_system: FileSystemFields
@@ -85,30 +85,30 @@ class LiveSoftware(TypedDict):
 class RunFields(KeptFields):
     """The result of a cell that ran on a device."""
 
-    #: Of an application: its times and its I/O.
+    #: Only for applications: times and I/O.
     app: NotRequired[KeptAppRun]
-    #: Of a program on a served device.
+    #: Only for programs on served devices.
     live: NotRequired[LiveSoftware]
 
 
 class Run(DeterministicFields, Asked):
-    """A result as it is kept, with its cell."""
+    """A stored result with its cell."""
 
     trace: str
     device_digest: str
-    #: By dotted key, with values as the device declares them.
+    #: By dotted key, with values in the types of the device.
     settings: dict[str, Any]
     options: CellOptions
     app: NotRequired[KeptAppRun]
     live: NotRequired[LiveSoftware]
-    #: The recorded trace that takes the place of the workload `input`.
+    #: The recorded trace that replaces the workload `input`.
     recorded_as: NotRequired[str]
     #: Why the cell failed; it then has no result.
     message: NotRequired[str]
 
 
 class Entry(TypedDict):
-    """A cell as it is kept, with its result (its form is that of the kind of the cell), or why it failed."""
+    """A stored cell with its result (whose form depends on the cell's kind), or why it failed."""
 
     cell: CellFields
     result: NotRequired[dict[str, Any]]
@@ -116,7 +116,7 @@ class Entry(TypedDict):
 
 
 class Used(TypedDict):
-    """A recorded trace in the place of a workload; `input` is its name among the inputs."""
+    """A recorded trace that replaces a workload; `input` is its name among the inputs."""
 
     file: str
     workload: str
@@ -125,7 +125,7 @@ class Used(TypedDict):
 
 
 class RecordingsAbout(TypedDict):
-    """The recorded traces that take the place of workloads, and files that are left out, with the reason."""
+    """The recorded traces that replace workloads, and the files that are left out, with the reason."""
 
     folder: str
     used: list[Used]
@@ -133,14 +133,14 @@ class RecordingsAbout(TypedDict):
 
 
 class FittedTo(TypedDict):
-    """What a device was fitted to, and its costs of flushes and durable writes."""
+    """The sources to which a device was fitted, and its costs of flushes and durable writes."""
 
     sources: list[str]
     costs_us: list[float]
 
 
 class FurtherAbout(TypedDict, total=False):
-    """What only some results say."""
+    """Properties that only some results have."""
 
     #: Cells without a result.
     missing: int
@@ -149,7 +149,7 @@ class FurtherAbout(TypedDict, total=False):
 
 
 class About(FurtherAbout):
-    """What results are of."""
+    """The origin of results: study and software."""
 
     name: str
     about: str
@@ -160,13 +160,13 @@ class About(FurtherAbout):
     cells: int
     recorded: list[str]
     sources: list[str]
-    #: By device: what it was fitted to.
+    #: By device: the sources to which it was fitted.
     fitted: dict[str, FittedTo]
     recorded_inputs: list[str]
 
 
 class MissingCell(TypedDict):
-    """A cell without a result, and why."""
+    """A cell without a result, and the reason."""
 
     key: str
     grid: str
@@ -177,7 +177,7 @@ class MissingCell(TypedDict):
 
 
 class Index(TypedDict):
-    """The last finished run: the keys of its cells, in the order of the study."""
+    """Index of the last finished run: the keys of its cells, in the order of the study."""
 
     study: About
     cells: list[str]

@@ -1,4 +1,4 @@
-"""What notebooks show of studies: small tables, on light and dark ground."""
+"""HTML views of studies for notebooks, for light and dark backgrounds."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def study_html(study: Study) -> str:
-    """Show what a study runs: its grids with inputs, devices, swept settings and seeds."""
+    """Return a table of a study's grids with inputs, devices, swept settings and seeds."""
     rows = []
     for grid in study.grids:
         axes = [f"{key} = {', '.join(map(str, values))}" for key, values in grid.axes.items()]

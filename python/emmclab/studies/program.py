@@ -1,4 +1,4 @@
-"""Programs of a live study: shell scripts on a file system of a served device, measured by its clock."""
+"""Programs of a live study: shell scripts on a file system of a served device, timed by its clock."""
 
 from __future__ import annotations
 
@@ -23,25 +23,26 @@ from emmclab.runtime.toml_table import TomlTable
 from emmclab.studies.cell_options import ImageOptions
 from emmclab.studies.kept_types import FileSystemFields, LiveSoftware, RunFields
 
-#: What a live study needs on this machine beside the tools of its programs, with its Debian package.
+#: Requirements of a live study on this machine in addition to the tools of its programs, with Debian
+#: packages.
 _TOOLS = {"sh": "dash", "setsid": "util-linux", "setpriv": "util-linux", "sync": "coreutils"}
-#: Lines of a failed program's output that the error quotes.
+#: Number of lines of a failed program's output that the error message quotes.
 _SAID_LINES = 3
 
 
 @dataclass(frozen=True)
 class FileSystem:
-    """How the loop device is formatted (a script) and mounted, and the limit of the page cache above it."""
+    """How the loop device is formatted (a script) and mounted, and the limit of dirty page cache."""
 
     format: str
     mount_options: str = ""
-    #: Most data of the file system in the page cache that is yet to be written, MB; 0 = as the host has it.
+    #: Maximum dirty data of the file system in the page cache, MB; 0 = the default of the host.
     dirty_mb: int = 0
 
 
 @dataclass(frozen=True)
 class Program:
-    """A script that is measured, after one that is not; both find the numbers as variables of the shell."""
+    """A measured script with an unmeasured one before it; both read the numbers as shell variables."""
 
     name: str
     about: str
@@ -54,24 +55,24 @@ class Program:
 
     @property
     def digest(self) -> str:
-        """SHA-256, first 16 digits, of what decides the requests: scripts, numbers, kernel and tools."""
+        """SHA-256, first 16 digits, of what determines the requests: scripts, numbers, kernel and tools."""
         decisive = {**asdict(self), "host": host_of(self)}
         del decisive["about"]
         return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()[:16]
 
     def to_json(self) -> str:
-        """Return the program as text, which `Program.of` reads."""
+        """Return the program as JSON, which `Program.of` reads."""
         return json.dumps(asdict(self), sort_keys=True)
 
     @staticmethod
     def of(text: str) -> Program:
-        """Make a program of the text of `to_json`."""
+        """Make a program from the text of `to_json`."""
         fields = json.loads(text)
         return Program(**{**fields, "file_system": FileSystem(**fields["file_system"])})
 
 
 class ServedOptions(ImageOptions, total=False):
-    """The options of `emmclab.serve` that cells have."""
+    """The options of `emmclab.serve` for cells."""
 
     precondition: str
     layers: list[str]
@@ -81,7 +82,7 @@ class ServedOptions(ImageOptions, total=False):
 
 
 def expanded(program: Program, axes: Mapping[str, tuple[int | str, ...]]) -> list[Program]:
-    """Make a program for every value of every axis, named after the values; itself where there is no axis."""
+    """Return a program for every combination of axis values, named after them; without axes, the program."""
     made = []
     for values in itertools.product(*axes.values()):
         numbers = {**program.numbers, **dict(zip(axes, values, strict=True))}
@@ -101,7 +102,7 @@ def read_programs(read: TomlTable) -> tuple[Program, ...]:
         raise shared.fault(
             "scale", f"{scale} is not a share of the numbers", "give a number above 0, at most 1"
         )
-    # The one place where a study is made smaller.
+    # The only place where a study is made smaller.
     numbers = {key: max(1, round(value * scale)) for key, value in shared.table("numbers", int).items()}
     file_system = FileSystem(
         format=shared.text("format"),
@@ -139,7 +140,7 @@ def read_programs(read: TomlTable) -> tuple[Program, ...]:
 
 @functools.cache
 def package_version(package: str) -> str:
-    """Return the version of a Debian package; empty if that is not known."""
+    """Return the version of a Debian package; empty if it is not known."""
     words = ["dpkg-query", "--show", "--showformat=${Version}", package]
     try:
         return subprocess.run(words, capture_output=True, text=True, check=False).stdout.strip()
@@ -148,13 +149,13 @@ def package_version(package: str) -> str:
 
 
 def host_of(program: Program) -> dict[str, str]:
-    """Name the kernel and the tools that make the requests of a program."""
+    """Return the versions of the kernel and the tools that affect the requests of a program."""
     versions = {package: package_version(package) for package in program.needs.values()}
     return {"kernel": platform.release()} | versions
 
 
 def require(programs: Iterable[Program]) -> None:
-    """Refuse to begin a live study that this machine cannot run.
+    """Reject a live study that this machine cannot run, before it starts.
 
     Raises:
         UnsupportedError: no root, FUSE or loop devices, or a tool is missing.
@@ -167,10 +168,11 @@ def require(programs: Iterable[Program]) -> None:
 
 
 def run_program(program: Program, device: Device, options: ServedOptions) -> RunFields:
-    """Run a program on a served device with a free clock; give the result of its measured part.
+    """Run a program on a served device with a free-running clock; return the result of its measured part.
 
-    Before that part the layers have moved what they kept aside; after it all data is written back, and then
-    the layers move what they keep again: `run.drain_s`. `options` are those of `emmclab.serve`.
+    Before this part the layers have written back their buffered data. After it all data is written back, and
+    then the layers write back their buffered data again: `run.drain_s`. `options` are those of
+    `emmclab.serve`.
 
     Raises:
         InputError: a script failed.
@@ -185,7 +187,7 @@ def run_program(program: Program, device: Device, options: ServedOptions) -> Run
             disk.drain()
             disk.clear_counters()
             _script(disk, program, "run", f"{program.run}\nsync --file-system {mount}", log)
-            # Unmounting writes, too, and so does the file system whenever it likes.
+            # Unmounting also writes, and the file system may write at any time.
             result = disk.drain().deterministic()
     software = LiveSoftware(
         host=host_of(program), file_system=cast("FileSystemFields", asdict(program.file_system))
@@ -194,7 +196,7 @@ def run_program(program: Program, device: Device, options: ServedOptions) -> Run
 
 
 def _script(disk: LiveDevice, program: Program, part: str, text: str, log: Path) -> None:
-    """Run a script in a session of its own, whose processes all end with it and with this process."""
+    """Run a script in its own session; all of its processes end with it and with this process."""
     numbers = "".join(f"{name}={value}\n" for name, value in program.numbers.items())
     whole = (
         f"exec >{log} 2>&1\nPATH=$PATH{MORE_PATH}\n"

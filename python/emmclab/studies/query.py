@@ -1,4 +1,4 @@
-"""Questions in SQL on the tables of studies."""
+"""SQL queries on the tables of studies and on traces."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Given = TypeVar("Given")
 
 
 class Answer(NamedTuple):
-    """The names of the columns of an answer, and its rows, of which few are held at a time."""
+    """The column names of a result, and its rows, which are fetched in batches."""
 
     names: list[str]
     rows: Iterator[tuple[Any, ...]]
@@ -38,19 +38,19 @@ _FLAG_MACROS = (
     f"has_flag(flags, name) as flags & (1 << coalesce(list_position({FLAG_NAMES!r}, name), "
     f"error('there is no flag `' || name || '`: choose one of {', '.join(FLAG_NAMES)}')) - 1) != 0",
 )
-#: Columns that only the rows of a simulated run have.
+#: Columns that only rows of a simulated run have.
 _OF_A_RUN = {"wait_gc_ns"}
-#: The table of waits for durability, as the activity of a trace holds them.
+#: The table of waits for durability, from the activity of a trace.
 _FSYNCS = (
     "create table fsyncs (process varchar, file_system varchar, start_ns bigint, time_ns bigint)",
     "insert into fsyncs values ($process, $file_system, $start_ns, $time_ns)",
 )
-#: Rows that are taken from the database at once.
+#: Number of rows that are fetched from the database at once.
 _FETCHED = 1_000
 
 
 def query(folders: Sequence[Path], sql: str) -> tuple[list[str], list[tuple[Any, ...]]]:
-    """Ask the tables of one or several studies, as `asked` does, and hold the whole answer.
+    """Run a query on the tables of one or several studies, like `asked`, and return the whole result.
 
     Returns the names of the columns, and the rows.
     """
@@ -59,7 +59,7 @@ def query(folders: Sequence[Path], sql: str) -> tuple[list[str], list[tuple[Any,
 
 
 def query_trace(trace: Trace, sql: str) -> tuple[list[str], list[tuple[Any, ...]]]:
-    """Ask a trace, as `asked_trace` does, and hold the whole answer.
+    """Run a query on a trace, like `asked_trace`, and return the whole result.
 
     Returns the names of the columns, and the rows.
     """
@@ -69,11 +69,11 @@ def query_trace(trace: Trace, sql: str) -> tuple[list[str], list[tuple[Any, ...]
 
 @contextlib.contextmanager
 def asked(folders: Sequence[Path], sql: str) -> Iterator[Answer]:
-    """Ask the tables of one or several studies; each table is a view, with the column `study`.
+    """Run a query on the tables of one or several studies; each table is a view, with the column `study`.
 
     Raises:
         InputError: there are no results, or a table is damaged.
-        ConfigError: the question is no SQL, or names what is not there.
+        ConfigError: the query is not valid SQL, or names an unknown table or column.
     """
     views: dict[str, list[str]] = {}
     for folder in folders:
@@ -93,7 +93,7 @@ def asked(folders: Sequence[Path], sql: str) -> Iterator[Answer]:
 
 
 def _require_whole(table: Path) -> None:
-    """Refuse a table that is not as a run of the study wrote it.
+    """Reject a table that is not as a run of the study wrote it.
 
     Raises:
         InputError: it is damaged.
@@ -109,22 +109,22 @@ def _require_whole(table: Path) -> None:
 
 @contextlib.contextmanager
 def asked_trace(trace: Trace, sql: str) -> Iterator[Answer]:
-    """Ask a trace, whose requests are the table `trace`, with the columns of `Trace.to_arrow`.
+    """Run a query on a trace, whose requests are the table `trace`, with the columns of `Trace.to_arrow`.
 
     The table `fsyncs` holds the longest waits of processes for durability (at most 256), in order of their
     starts: process, file_system, start_ns on the clock of the requests, and time_ns. The rows of a simulated
     run (`events` of `Device.simulate`) are also the table `events`, with what each request waited for.
-    `flag_names(flags)` is a text with the names of the flags of a request; `has_flag(flags, 'fua')` tells
-    whether one of them is set.
+    `flag_names(flags)` returns the names of the flags of a request as text; `has_flag(flags, 'fua')` returns
+    whether a flag is set.
 
     Raises:
         FormatError: the trace cannot be read.
-        ConfigError: the question is no SQL, or names what is not there.
+        ConfigError: the query is not valid SQL, or names an unknown table or column.
     """
     with folder_aside(Path(tempfile.gettempdir())) as folder, duckdb.connect() as database:
         copy = folder / "trace.parquet"
         trace.write(copy)
-        written.pop()  # A temporary file is none that a command keeps.
+        written.pop()  # A temporary file is not an output of a command.
         database.execute(f"create view trace as select * from '{quoted(copy)}'")  # noqa: S608
         tables, paths = ["trace", "fsyncs"], [str(copy)]
         if trace.path is not None and (_OF_A_RUN & _columns(database, trace)):
@@ -142,7 +142,7 @@ def asked_trace(trace: Trace, sql: str) -> Iterator[Answer]:
 
 
 def without_fsyncs(trace: Trace) -> str:
-    """Say that a recording has no single waits for durability, though it counts them; empty if it has.
+    """Return a note that a recording only counts waits for durability; empty if it has each of them.
 
     >>> import emmclab
     >>> without_fsyncs(emmclab.read(emmclab.bundled()[0])).partition(":")[0]
@@ -159,7 +159,7 @@ def without_fsyncs(trace: Trace) -> str:
 
 
 def _columns(database: duckdb.DuckDBPyConnection, trace: Trace) -> set[str]:
-    """Return the columns of a trace that is one Parquet file; none of others."""
+    """Return the columns of a trace that is a single Parquet file; empty for others."""
     if [file_format for file_format, _ in trace.recognised] != ["parquet"]:
         return set()
     found = database.execute("select name from parquet_schema(?)", [trace.path]).fetchall()
@@ -167,7 +167,7 @@ def _columns(database: duckdb.DuckDBPyConnection, trace: Trace) -> set[str]:
 
 
 def _answer(database: duckdb.DuckDBPyConnection, sql: str, tables: list[str]) -> Answer:
-    # What was allowed is read; a question may not read or write other files.
+    # All allowed files are open now; the query itself must not read or write other files.
     database.execute("set enable_external_access = false")
 
     def ask() -> list[str]:
@@ -190,7 +190,7 @@ def _answer(database: duckdb.DuckDBPyConnection, sql: str, tables: list[str]) ->
 
 
 def _interruptible(database: duckdb.DuckDBPyConnection, ask: Callable[[], Given], tables: list[str]) -> Given:
-    """Ask in a thread: DuckDB does not see signals while it works, and ends where it is told to."""
+    """Run the query in a thread, because DuckDB does not handle signals; Ctrl-C interrupts it."""
     with _refusing(tables), ThreadPoolExecutor(1) as pool:
         answering = pool.submit(ask)
         try:
@@ -209,7 +209,7 @@ def _refusing(tables: list[str]) -> Iterator[None]:
 
 
 def _refusal(error: duckdb.Error, tables: list[str]) -> ConfigError:
-    """Return the first line of a message, where it stands in the question, and the names that come close."""
+    """Return the error: the first line of the message, its place in the query, and similar names."""
     first, _, rest = str(error).partition("\n")
     place = re.search(r"^LINE \d+: .*\n *\^", rest, re.MULTILINE)
     near = re.search(r"(?:Candidate bindings: |Did you mean )(.+)", rest)
@@ -218,7 +218,7 @@ def _refusal(error: duckdb.Error, tables: list[str]) -> ConfigError:
     hint = f"choose one of: {', '.join(tables)}; {columns}"
     if near:
         names = re.findall(r'"([^"]+)"', near[1])[:3]
-        # For a table DuckDB names its own ones, too.
+        # For an unknown table, DuckDB also suggests its internal ones.
         names = [name for name in names if name in tables or "Table with name" not in first]
         if names:
             hint = f"did you mean {', '.join(names)}? {columns}"

@@ -1,4 +1,4 @@
-"""Recorded traces that take the place of workloads of a study."""
+"""Recorded traces that replace workloads of a study."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from emmclab.traces.workload import workload_groups
 
 @dataclass(frozen=True)
 class StandIn:
-    """A recorded trace, the workload whose place it takes, and how it was identified."""
+    """A recorded trace, the workload that it replaces, and how it was identified."""
 
     file: str
     workload: str
@@ -21,15 +21,15 @@ class StandIn:
 
 @dataclass(frozen=True)
 class Recordings:
-    """The recorded traces of a folder: those that take the place of workloads, and files that do not."""
+    """The recorded traces of a folder: those that replace workloads, and files that do not."""
 
     folder: str
     used: tuple[StandIn, ...]
-    #: File and reason of each.
+    #: Name of the file and reason, for each.
     left_out: tuple[tuple[str, str], ...] = ()
 
     def of(self, inputs: Sequence[str]) -> list[str]:
-        """Return the paths of those whose workloads are among inputs, which may be groups."""
+        """Return the paths of the traces whose workloads are among the inputs, which may be groups."""
         groups = workload_groups()
         names = {one for name in inputs for one in groups.get(name, [name])}
         return [self._path(one) for one in self.used if one.workload in names]
@@ -38,7 +38,7 @@ class Recordings:
         return str(Path(self.folder, one.file))
 
     def about(self, inputs: Mapping[str, str]) -> RecordingsAbout:
-        """Return what the results of a study say of them; `inputs` are names of inputs by resolved path."""
+        """Return the description for results; `inputs` are names of inputs by resolved path."""
         return {
             "folder": self.folder,
             "used": [

@@ -1,4 +1,4 @@
-"""The results of a study in memory, as claims and pages ask for them."""
+"""The results of a study in memory, for claims and pages."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from emmclab.traces.workload import workload_groups, workloads
 
 @dataclass(frozen=True)
 class Results:
-    """Profiles by input (further seeds are named so) and runs, in the order of the study."""
+    """Profiles by input (with a name for each further seed) and runs, in the order of the study."""
 
     about: About
     profiles: dict[str, Profile]
@@ -34,17 +34,17 @@ class Results:
     failures: list[FailedCell] = field(default_factory=list)
     """Cells that failed, each with `message` and `hint`."""
     cuts: list[Mapping[str, object]] = field(default_factory=list)
-    """Cells that cut power, as `CutRun.of` takes them; they are not among the runs."""
+    """Cells that cut power, in the form that `CutRun.of` reads; they are not among the runs."""
 
     @staticmethod
     def load(place: Place | Path, *, of_run: Callable[[Run], Run] | None = None) -> Results:
-        """Read the last finished run of the results of a study: from their folder or bucket.
+        """Read the results of the last finished run of a study from their folder or bucket.
 
-        `of_run` gives the part of each run that is wanted, and needs memory; further seeds of an input are
-        then not profiled. Without it, all is held.
+        `of_run` selects the part of each run that is kept in memory; profiles of further seeds are then left
+        out. Without it, everything is kept.
 
         Raises:
-            InputError: there is none.
+            InputError: there is no finished run.
         """
         store = Store(place)
         return Results.of_entries(store.index()["study"], store.results(), of_run=of_run)
@@ -53,7 +53,7 @@ class Results:
     def of_entries(
         about: About, texts: Iterable[str], *, of_run: Callable[[Run], Run] | None = None
     ) -> Results:
-        """Make them of results as they are kept, in the order of the study."""
+        """Make results from stored ones, in the order of the study."""
         digest = Digest()
         found = Results(about, {}, [], "")
         for text in texts:
@@ -85,7 +85,7 @@ class Results:
 
     @property
     def missing(self) -> int:
-        """Cells of the study that have no result."""
+        """Number of cells of the study without a result."""
         return int(self.about.get("missing", 0))
 
     @property
@@ -94,7 +94,7 @@ class Results:
         return list(self.profiles)
 
     def inputs_once(self) -> list[Profile]:
-        """Return the profile of each input once, with the first seed."""
+        """Return the profile of each input once, for the first seed."""
         seen = {
             re.sub(r" \(seed \d+\)$", "", name): profile for name, profile in reversed(self.profiles.items())
         }
@@ -102,17 +102,17 @@ class Results:
 
     @property
     def applications(self) -> list[str]:
-        """The paper's 18 applications, those that were run."""
+        """Those of the paper's 18 applications that were run."""
         return [name for name in workload_groups()["applications"] if name in self.profiles]
 
     @property
     def combos(self) -> list[str]:
-        """The paper's seven combos, those that were run."""
+        """Those of the paper's seven combos that were run."""
         return [name for name in workload_groups()["combos"] if name in self.profiles]
 
     @property
     def recorded(self) -> list[str]:
-        """Real traces."""
+        """Names of the real traces."""
         return [name for name in self.profiles if name not in workloads()]
 
     def of(self, names: Sequence[str], field: str) -> dict[str, float]:
@@ -120,7 +120,7 @@ class Results:
         return {name: self.profiles[name][field] for name in names}
 
     def select(self, grid: str, *, among: Collection[str] | None = None, **wanted: Any) -> Iterator[Run]:
-        """Yield the runs of a grid whose cell or options have the wanted values; `among` are inputs."""
+        """Yield the runs of a grid whose cell or options have these values; `among` selects inputs."""
         for run in self.runs:
             if (
                 run["grid"] == grid
@@ -130,10 +130,10 @@ class Results:
                 yield run
 
     def run(self, grid: str, **wanted: Any) -> Run:
-        """Return the one run of a grid with the wanted values.
+        """Return the only run of a grid with these values.
 
         Raises:
-            EmmclabError: there is none, or more than one.
+            EmmclabError: there is no such run, or more than one.
         """
         found = list(self.select(grid, **wanted))
         if len(found) != 1:

@@ -1,4 +1,4 @@
-"""Running a study: finished cells are never run again, so an interrupted study continues."""
+"""Runs a study: finished cells are never run again, so that an interrupted study continues."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ from emmclab.studies.sweep import Progress, Sweep
 
 #: Called as cells finish.
 StudyProgress = Callable[[Progress], None]
-#: Called with what has to be said of kept results, as that some are damaged.
+#: Called with messages about stored results, for example that some are damaged.
 Note = Callable[[str], None]
 
 
 def unheard(_sentence: str) -> None:
-    """Leave unsaid what nobody asks for."""
+    """Ignore a message."""
 
 
 @dataclass(frozen=True)
 class Shard:
-    """A part of the cells of a study: every `of`-th in the order of keys, the first being the `number`-th."""
+    """A part of the cells of a study: every `of`-th in the order of keys, starting with the `number`-th."""
 
     number: int
     of: int
@@ -48,10 +48,10 @@ class Shard:
 
     @staticmethod
     def parse(text: str) -> Shard:
-        """Read `3/16`.
+        """Parse text such as `3/16`.
 
         Raises:
-            ConfigError: that is not a part of a whole.
+            ConfigError: it is not a valid part.
 
         >>> str(Shard.parse("3/16"))
         '3-of-16'
@@ -82,11 +82,11 @@ def run_study(
     cells: Sequence[Cell] | None = None,
     progress: StudyProgress | None = None,
 ) -> Results:
-    r"""Run every cell of a study that is not finished, keep each as it finishes, then write the tables.
+    r"""Run every unfinished cell of a study, store each result when its cell finishes, then write the tables.
 
-    Preconditioned devices, of which at most `images_limit` bytes are kept, are shared between cells. The
+    Preconditioned devices are shared between cells; at most `images_limit` bytes of them are stored. The
     results are the same bytes for every executor and limit, and whether or not the run was interrupted.
-    `cells` are those of the study, where they are known already.
+    `cells` are those of the study, if they are already known.
 
     >>> import pathlib, tempfile
     >>> from emmclab.studies import Serial, Study
@@ -112,16 +112,16 @@ def run_cells(
     progress: StudyProgress | None = None,
     note: Note = unheard,
 ) -> Finished:
-    """Run what is missing of a study, as `run_study` does; give what came of it, without the results.
+    """Run the missing cells of a study, like `run_study`; return the outcome without the results.
 
-    Cells that crash their process again and again are left out, and named in `missing`. Those whose kept
-    result is damaged are run again; `note` is called with what was found.
+    Cells that crash their process repeatedly are left out, and named in `missing`. Cells whose stored result
+    is damaged are run again; `note` is called with a message about them.
 
     Raises:
-        ConfigError: another run is at work in this place.
+        ConfigError: another run is in progress in this place.
     """
     cells = study.cells() if cells is None else cells
-    # Of the files as they are now: who changes one while cells run is told that the results are of another.
+    # Digests of the files as they are now, so that a change during the run is detected later.
     made, said = made_of(study), about(study, cells)
     with place.lock(""):
         store = Store(place, images_limit)
@@ -130,7 +130,7 @@ def run_cells(
             store.forget()
         reasons = _run(store, executor, cells, progress, note)
         found = store.finish(said, cells, reasons, made)
-        # Workers of a run that was killed a moment ago were still there when this one began.
+        # Worker processes of a killed run may have been still alive when this one started.
         store.sweep()
     return found
 
@@ -145,13 +145,13 @@ def run_part(
     progress: StudyProgress | None = None,
     note: Note = unheard,
 ) -> dict[str, str]:
-    """Run what is missing of some cells of a study, and leave it to `collect` or a later run to join them.
+    """Run the missing cells of a part of a study; `collect` or a later run joins the parts.
 
-    `part` names them, as `3-of-16`. Parts may lie in one place or in several. Returns why cells have no
-    result, by key.
+    `part` is its name, such as `3-of-16`. Parts may be stored in one place or in several. Returns the reasons
+    for cells without a result, by key.
 
     Raises:
-        ConfigError: another run of the same part is at work in this place, or one of all cells.
+        ConfigError: another run of the same part, or of all cells, is in progress in this place.
     """
     with place.lock(part):
         return _run(Store(place, images_limit), executor, cells, progress, note)
@@ -165,7 +165,7 @@ def estimate(
     images_limit: int = IMAGES_BYTES,
     note: Note = unheard,
 ) -> Progress:
-    """Run a few cells of each grid, and keep them; give the time that the rest will take."""
+    """Run a few cells of each grid, store their results, and return the estimated time for the rest."""
     last: list[Progress] = []
     with place.lock("estimate"):
         _run(Store(place, images_limit), executor, cells, last.append, note, is_sample=True)
@@ -182,7 +182,7 @@ def _run(
     *,
     is_sample: bool = False,
 ) -> dict[str, str]:
-    """Run the cells that are not kept; say, by key, why some have no result."""
+    """Run the cells without a stored result; return the reasons for missing results, by key."""
     have = store.mend(note)
     left = [cell for cell in cells if cell.key not in have]
     require_all(left, executor)
@@ -203,7 +203,7 @@ def _run(
 
 
 def require_all(cells: Sequence[Cell], executor: Executor) -> None:
-    """Refuse to begin what this machine, or a cluster, cannot run.
+    """Reject cells that this machine, or a cluster, cannot run, before any starts.
 
     Raises:
         UnsupportedError: no root, FUSE or loop devices, or a tool is missing.
@@ -222,7 +222,7 @@ def require_all(cells: Sequence[Cell], executor: Executor) -> None:
 
 
 def about(study: Study, cells: Sequence[Cell]) -> About:
-    """Say what results are of."""
+    """Return the description of the results."""
     sources = dict.fromkeys(printable(cell.input.source) for cell in cells if not cell.input.synthetic)
     return {
         "name": study.name,
@@ -241,13 +241,13 @@ def about(study: Study, cells: Sequence[Cell]) -> About:
 
 
 def _recorded_inputs(cells: Sequence[Cell]) -> list[str]:
-    """Return the names of inputs that are recordings, and no files of simulated requests."""
+    """Return the names of the inputs that are recordings, except files of simulated requests."""
     files = dict.fromkeys((cell.input.name, cell.input.source) for cell in cells if not cell.input.synthetic)
     return list(dict.fromkeys(name for name, source in files if run_of(Path(source)) is None))
 
 
 def _recordings(study: Study, cells: Sequence[Cell]) -> FurtherAbout:
-    """Say which recorded traces take the place of workloads, and where those of the study are."""
+    """Return the recorded traces that replace workloads, and the place of those of the study."""
     said: FurtherAbout = {}
     if study.recordings is not None:
         inputs = {cell.input.source: cell.input.name for cell in cells if not cell.input.synthetic}
@@ -258,7 +258,7 @@ def _recordings(study: Study, cells: Sequence[Cell]) -> FurtherAbout:
 
 
 def _fitted(cells: Sequence[Cell]) -> dict[str, FittedTo]:
-    """Return by name what each device of a study was fitted to."""
+    """Return the sources to which each device of a study was fitted, by name."""
     devices = dict.fromkeys((cell.device_name, cell.device) for cell in cells if cell.device)
     found: dict[str, FittedTo] = {}
     for name, device in devices:

@@ -1,4 +1,4 @@
-"""Searching settings: trials whose cells are ordinary cells of the study, and what is best of them."""
+"""Searches settings: trials, whose cells are ordinary cells of the study, and the best of them."""
 
 from __future__ import annotations
 
@@ -29,24 +29,24 @@ from emmclab.studies.summary import average
 from emmclab.studies.sweep import Sweep
 from emmclab.studies.tables import row_of_cell
 
-#: Ways of choosing settings: the first learns from the trials before, the others are what it has to beat.
+#: Ways of choosing settings: the first learns from earlier trials; the others are baselines.
 WAYS = ("TPE", "random", "grid")
 
 
 @dataclass(frozen=True)
 class Objective:
-    """A figure that is to become as small as can be, or as large."""
+    """A figure that is minimised or maximised."""
 
     metric: str
     is_maximized: bool = False
 
     @property
     def text(self) -> str:
-        """As the command line has it."""
+        """The objective as on the command line."""
         return f"{'maximize' if self.is_maximized else 'minimize'} {self.metric}"
 
     def better(self, one: float, other: float) -> bool:
-        """Whether one value is better than another."""
+        """Return whether one value is better than another."""
         return one > other if self.is_maximized else one < other
 
 
@@ -61,14 +61,14 @@ class Trial:
     #: The same for each seed, over all inputs.
     by_seed: dict[str, dict[int, float]] = field(default_factory=dict)
     reason: str = ""
-    #: Whether all bounds are kept.
+    #: Whether all bounds are met.
     is_feasible: bool = False
     is_best: bool = False
 
 
 @dataclass(frozen=True)
 class Found:
-    """What a search came to."""
+    """Result of a search."""
 
     study: Study
     objectives: tuple[Objective, ...]
@@ -79,7 +79,7 @@ class Found:
     batch: int
 
     def front(self, way: str | None = None) -> list[Trial]:
-        """Return the trials that no other beats in every objective, of one way or of all, best first."""
+        """Return the Pareto-optimal trials of one way, or of all ways, best first."""
         chosen = [one for one in self.trials if one.is_feasible and (way is None or one.way == way)]
         found: dict[tuple[float, ...], Trial] = {}
         for one in chosen:
@@ -90,7 +90,7 @@ class Found:
 
 
 def dominates(one: Trial, other: Trial, objectives: Sequence[Objective]) -> bool:
-    """Whether a trial is better in one objective at least, and worse in none."""
+    """Return whether a trial is better in at least one objective, and worse in none."""
     pairs = [(each, one.figures[each.metric], other.figures[each.metric]) for each in objectives]
     return any(each.better(a, b) for each, a, b in pairs) and not any(
         each.better(b, a) for each, a, b in pairs
@@ -98,10 +98,10 @@ def dominates(one: Trial, other: Trial, objectives: Sequence[Objective]) -> bool
 
 
 def alike(found: Found) -> list[Trial]:
-    """Return the trials off the front that are not told apart from it.
+    """Return the trials off the Pareto front that cannot be distinguished from it.
 
-    A trial is told apart where one of the front beats it, by a difference that is told (`is_told`) in an
-    objective at least.
+    A trial is distinguished if one of the front dominates it, with a significant difference (`is_told`) in at
+    least one objective.
     """
     front = found.front()
     rest: dict[str, Trial] = {}
@@ -123,7 +123,7 @@ def alike(found: Found) -> list[Trial]:
 
 
 def seeds_of(trial: Trial, metric: str) -> dict[int, float]:
-    """Return a figure of a trial for each seed; the figure itself where seeds are not known."""
+    """Return a figure of a trial for each seed; one value for all if seeds are not known."""
     return trial.by_seed.get(metric) or {1: trial.figures[metric]}
 
 
@@ -141,10 +141,11 @@ def run_search(
     progress: StudyProgress | None = None,
     note: Note = unheard,
 ) -> Found:
-    """Try settings within the space of a study, `budget` of them in each way.
+    """Try `budget` settings within the space of a study in each way.
 
-    Settings are chosen `batch` by batch, of which each knows the figures of all before: trials depend on seed
-    and batch, not on the number of workers or their speed. Cells that are kept already are not run again.
+    Settings are chosen in batches of `batch`; each choice uses the figures of all earlier batches. So the
+    trials depend on seed and batch, but not on the number of workers or their speed. Cells with stored
+    results are not run again.
 
     Raises:
         ConfigError: the study has no section `[search]`, or a metric is not a column of the results.
@@ -188,7 +189,7 @@ def run_search(
 
 
 class _Search:
-    """Asks for trials in batches, and tells their figures."""
+    """Chooses trials in batches, and reports their figures to the sampler."""
 
     def __init__(
         self,
@@ -213,7 +214,7 @@ class _Search:
         self._ways = [(way, self._asking(way, seed)) for way in ways]
 
     def _asking(self, way: str, seed: int) -> Callable[[int], list[tuple[dict[str, Setting], Any]]]:
-        """Return what chooses this many more settings, each with what is told of them."""
+        """Return a function that chooses more settings, each with a handle to report its figures."""
         if way == "grid":
             points = iter(self._space.points(self._budget))
             return lambda count: [(point, None) for point in itertools.islice(points, count)]
@@ -233,7 +234,7 @@ class _Search:
         return ask
 
     def more(self) -> list[Cell]:
-        """Judge the batch that is finished, and choose the next ones, until cells have to be run."""
+        """Judge the finished batch, and choose further batches until one has cells to run."""
         while True:
             for trial, told, cells in self._asked:
                 self._judge(trial, told, cells)
@@ -248,7 +249,7 @@ class _Search:
                 return left
 
     def _choose(self) -> list[Cell]:
-        """Choose a batch; give its cells, each once."""
+        """Choose a batch; return its cells without duplicates."""
         while self._ways:
             way, ask = self._ways[0]
             before = sum(one.way == way for one in self.trials)
@@ -269,27 +270,27 @@ class _Search:
         return []
 
     def take(self, results: Iterable[Kept]) -> None:
-        """Take note of results."""
+        """Record results."""
         for one in results:
             self._rows[one.key] = row_of_cell(one.rows)
 
     def _known(self, keys: list[str]) -> None:
-        """Take note of results that are kept already."""
+        """Record results that are already stored."""
         for key, text in self._store.ask([key for key in keys if key not in self._rows], "rows"):
             if text is not None:
                 self._rows[key] = row_of_cell(text)
 
     def leave_out(self, reasons: dict[str, str]) -> None:
-        """Take note of cells that crashed; their trials have no figures."""
+        """Record cells that crashed; their trials have no figures."""
         self._lost = reasons
 
     def expected(self, so_far: int) -> int:
-        """Return the number of cells of the whole search, by that of the trials so far."""
+        """Return the expected number of cells of the whole search, extrapolated from the trials so far."""
         share = len(self.trials) / (self._budget * max(1, len({one.way for one in self.trials})))
         return max(so_far, round(so_far / share)) if share else so_far
 
     def _judge(self, trial: Trial, told: Any, cells: list[Cell]) -> None:
-        """Store the figures of a trial, and tell them to optuna."""
+        """Store the figures of a trial, and report them to optuna."""
         rows = [self._rows.get(cell.key) for cell in cells]
         if not trial.reason:
             trial.reason = next(filter(None, map(_reason, rows)), "")
@@ -326,7 +327,7 @@ def trial_cells(study: Study, space: Space, values: dict[str, Setting]) -> list[
     """Return the cells of a trial: those of the grid, on devices with these settings.
 
     Raises:
-        ConfigError: a device cannot have them.
+        ConfigError: a device does not support them.
     """
     (grid,) = [one for one in study.grids if one.name == space.grid]
     tried = replace(
@@ -338,7 +339,7 @@ def trial_cells(study: Study, space: Space, values: dict[str, Setting]) -> list[
 
 
 def _reason(row: Any) -> str:
-    """Say why a cell has no figures."""
+    """Return why a cell has no figures; empty if it has."""
     if row is None:
         return "a cell crashed its process"
     table, columns = row
@@ -349,15 +350,15 @@ def _reason(row: Any) -> str:
 
 
 def _figure(name: str, rows: list[Row]) -> float:
-    """Return a figure of a trial: the geometric mean over its cells, the arithmetic one of shares.
+    """Return a figure of a trial: the geometric mean over its cells, or the arithmetic mean of shares.
 
     Raises:
-        ConfigError: results have no such number.
+        ConfigError: results have no such figure.
     """
     values = [row.get(name) for row in rows]
     numbers = [float(one) for one in values if isinstance(one, (int, float)) and not isinstance(one, bool)]
     if len(numbers) == len(rows):
-        if len(set(numbers)) == 1:  # Exactly that, as the mean of a logarithm is not.
+        if len(set(numbers)) == 1:  # Return the value exactly; the mean of logarithms would be rounded.
             return numbers[0]
         return average(numbers, arithmetic=name.endswith("_pct"))
     if any(name in row for row in rows):
@@ -373,10 +374,10 @@ def _figure(name: str, rows: list[Row]) -> float:
 
 
 def require_objectives(minimize: Sequence[str], maximize: Sequence[str]) -> tuple[Objective, ...]:
-    """Make objectives of the names of figures.
+    """Make objectives from the names of figures.
 
     Raises:
-        ConfigError: there is none, or one is to be both small and large.
+        ConfigError: there is none, or a figure is both minimised and maximised.
     """
     found = tuple(once([*map(Objective, minimize), *(Objective(one, True) for one in maximize)]))
     names = [one.metric for one in found]

@@ -1,6 +1,6 @@
-"""Rows in order, where there are more than memory holds.
+"""Sorts more rows than fit into memory.
 
-DuckDB sorts long texts only where all of them fit into its memory.
+DuckDB can sort long texts only if all of them fit into its memory.
 """
 
 from __future__ import annotations
@@ -11,19 +11,19 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-#: Text that is held at once, bytes.
+#: Maximum amount of text in memory, bytes.
 _HELD_BYTES = 192 << 20
-#: Ranges that the places are split into, of which one is sorted at a time.
+#: Number of ranges into which the sort keys are divided; one range is sorted at a time.
 _RANGES = 256
 
 Row = tuple[Any, ...]
 
 
 def in_ranges(batches: Iterable[tuple[int, Iterable[Row]]], places: int, aside: Path) -> Iterator[Row]:
-    """Yield rows, each of which begins with its place below `places`, in the order of these.
+    """Yield rows sorted by their first column, which is a number below `places`.
 
-    Batches come with a place that no row of them or of later ones is before: what is before it goes out at
-    once. What does not fit into memory waits in `aside`, by ranges of places.
+    Each batch has a lower bound of the numbers in it and in all later batches, so that ranges below the bound
+    are yielded at once. Rows that do not fit into memory are written to `aside`, by ranges.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as aside:
@@ -67,13 +67,13 @@ def _spill(held: dict[int, list[Row]], aside: Path) -> None:
 
 
 def _taken(number: int, held: dict[int, list[Row]], aside: Path) -> list[Row]:
-    """Return the rows of a range in order, and forget them."""
+    """Return the rows of a range in order, and remove them."""
     rows = held.pop(number, [])
     path = _file(aside, number)
     if path.exists():
         with path.open("rb") as file:
             while length := file.read(8):
-                # Written above, into a folder of this process.
+                # The file was written above, into a folder of this process.
                 rows += pickle.loads(zlib.decompress(file.read(int.from_bytes(length, "little"))))  # noqa: S301
         path.unlink()
     return sorted(rows, key=_place)

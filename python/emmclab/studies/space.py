@@ -1,4 +1,4 @@
-"""What a search may choose: ranges of settings, and bounds on figures; the section `[search]` of a study."""
+"""The space of a search: ranges of settings, and bounds on figures; the section `[search]` of a study."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from emmclab.studies.grid import Grid
 
 @dataclass(frozen=True)
 class Range:
-    """The values of a setting: `choices`, or numbers from `low` to `high`, evenly or by their logarithm."""
+    """The values of a setting: `choices`, or numbers from `low` to `high`, on a linear or log scale."""
 
     name: str
     low: int | float = 0
@@ -24,11 +24,11 @@ class Range:
     step: int | float | None = None
     log: bool = False
     choices: tuple[Setting, ...] = ()
-    #: The settings that each choice stands for, where it is not the value of the setting `name`.
+    #: The settings that each choice represents, if it is not the value of the setting `name`.
     means: Mapping[Setting, Mapping[str, Setting]] = field(default_factory=dict)
 
     def settings(self, value: Setting) -> dict[str, Setting]:
-        """Return the settings that a value stands for.
+        """Return the settings that a value represents.
 
         >>> Range("gc.policy", choices=("greedy", "fifo")).settings("fifo")
         {'gc.policy': 'fifo'}
@@ -53,7 +53,7 @@ class Range:
         return chosen
 
     def levels(self, most: int) -> list[Setting]:
-        """Return at most this many values, evenly from end to end; all choices, however many.
+        """Return at most this many values, evenly spaced; choices are always returned in full.
 
         >>> Range("a", 1, 9).levels(3), Range("a", 1, 100, log=True).levels(3)
         ([1, 5, 9], [1, 10, 100])
@@ -79,14 +79,14 @@ class Range:
 
 @dataclass(frozen=True)
 class Bound:
-    """What a figure may be at most, and has to be at least."""
+    """The allowed range of a figure: at most, and at least."""
 
     metric: str
     most: float = math.inf
     least: float = -math.inf
 
     def excess(self, value: float) -> float:
-        """Return by how much a value is outside; 0 or less where it is inside.
+        """Return the distance of a value from the allowed range; 0 or less if it is inside.
 
         >>> Bound("waf", most=2.0).excess(2.5), Bound("waf", least=1.0).excess(1.5)
         (0.5, -0.5)
@@ -96,16 +96,16 @@ class Bound:
 
 @dataclass(frozen=True)
 class Space:
-    """The grid whose settings are searched, their ranges, and bounds on the figures."""
+    """The searched grid, the ranges of its settings, and bounds on the figures."""
 
     grid: str
     ranges: tuple[Range, ...]
     bounds: tuple[Bound, ...] = ()
-    #: The points of the grid, where they are not evenly in the ranges; all are tried, whatever the budget.
+    #: The points of the grid, if they are not evenly spaced; all are tried, independent of the budget.
     fixed: tuple[dict[str, Setting], ...] = ()
 
     def settings(self, values: Mapping[str, Setting]) -> dict[str, Setting]:
-        """Return the settings of a device that a trial stands for."""
+        """Return the device settings that a trial represents."""
         return {
             key: setting for one in self.ranges for key, setting in one.settings(values[one.name]).items()
         }
@@ -115,7 +115,7 @@ class Space:
         return {one.name: one.suggest(trial) for one in self.ranges}
 
     def points(self, budget: int) -> list[dict[str, Setting]]:
-        """Return a full grid of at most this many points, with as many levels as that allows, at least two.
+        """Return a full grid of at most this many points, with as many levels as possible, at least two.
 
         >>> Space("g", (Range("a", 1, 9), Range("b", choices=("x", "y")))).points(7)[-1]
         {'a': 9, 'b': 'y'}
@@ -150,7 +150,7 @@ def read_space(read: TomlTable, grids: Mapping[str, Grid]) -> Space:
     if grid not in grids:
         raise read.fault("grid", f"there is no grid `{grid}`", f"choose one of: {', '.join(grids) or 'none'}")
     ranges, bounds = tuple(_ranges(read)), tuple(_bounds(read))
-    # A key that is misspelt explains best why nothing was found to choose.
+    # A misspelt key is the best explanation for an empty space.
     read.done()
     if not ranges:
         raise read.fault(

@@ -56,7 +56,7 @@ class Missing:
 
     @staticmethod
     def of(cell: Cell, reason: str = "") -> Missing:
-        """Take the fields of the cell."""
+        """Make it from the fields of the cell."""
         return Missing(cell.key, cell.grid, cell.input.name, cell.input.seed, cell.device_name, reason)
 
     def to_dict(self) -> MissingCell:
@@ -73,13 +73,13 @@ class Missing:
 
 @dataclass
 class Finished:
-    """The outcome of a run without the results themselves, since there may be a million of them."""
+    """The outcome of a run without its results, of which there may be a million."""
 
     about: About
     digest: str = ""
-    #: Numbers of results by table: `runs`, `cuts`, `profiles`, `failures`.
+    #: Number of results by table: `runs`, `cuts`, `profiles`, `failures`.
     counts: dict[str, int] = field(default_factory=dict)
-    #: Flat rows of cells that failed, and of runs whose device stopped early.
+    #: Flat rows of failed cells, and of runs whose device stopped early.
     failures: list[FailedRow] = field(default_factory=list)
     early: list[RunRow] = field(default_factory=list)
     #: How many runs were overloaded, and the rows of the first of them, at most `MOST_OVERLOADED`.
@@ -92,7 +92,7 @@ class Store:
     """Stores the results of one study in a folder or bucket."""
 
     def __init__(self, place: Place | Path, images_limit: int = IMAGES_BYTES) -> None:
-        """Take the place, and the limit of the images next to the results, in bytes."""
+        """Set the place, and the limit of the images next to the results, in bytes."""
         self.place: Place = Folder(place) if isinstance(place, Path) else place
         # Shared images are next to the results in a local folder, otherwise in the scratch folder.
         self.images = images_beside(self.place.folder or scratch(), images_limit)
@@ -175,7 +175,7 @@ class Store:
     def sweep(self) -> None:
         """Remove unfinished files of a killed run, and images of other builds.
 
-        What living processes hold stays, but for such images, which they make again.
+        Files in use by living processes stay, except for such images, which they make again.
         """
         images = self.images.folder
         for folder in filter(None, (self.place.folder, images)):
@@ -201,7 +201,8 @@ class Store:
     def join(self) -> None:
         """Join all parts into one, with each cell once and in the order of the keys.
 
-        Parts of many cells stay, while they are not too many: a copy would cost more than it saves.
+        Parts with many cells are not joined unless there are too many of them: a copy would cost more than it
+        saves.
         """
         names = self.place.names(_CELLS)
         if names == [_WHOLE] or not names:
@@ -249,7 +250,8 @@ class Store:
     ) -> Finished:
         """Write the index and the tables in the order of the study, independent of the order of the runs.
 
-        `reasons` tell, by key, why cells have no result; `made_of` is what tables say of themselves.
+        `reasons` contains the reasons for cells without a result, by key; `made_of` is the provenance of the
+        tables.
         """
         by_key = {cell.key: cell for cell in cells}
         found = Finished(about, counts=dict.fromkeys(TABLES, 0))
@@ -336,7 +338,7 @@ class Keeper:
     """Groups arriving results into parts; the last ones are written even if the run ends with an error."""
 
     def __init__(self, store: Store) -> None:
-        """Take the store."""
+        """Set the store."""
         self._store = store
         self._waiting: list[Kept] = []
         self._parts = 0
@@ -349,7 +351,7 @@ class Keeper:
         """Store results, now or within some seconds.
 
         Raises:
-            InputError: those before could not be kept.
+            InputError: earlier results could not be stored.
         """
         self._waiting.extend(results)
         if self._writing is not None:
@@ -382,7 +384,7 @@ class Keeper:
 
 
 def images_beside(folder: Path, limit: int) -> Images:
-    """Return the folders of the preconditioned devices that cells of this build share, and of crash logs."""
+    """Return the folders of the crash logs and of the preconditioned devices for cells of this build."""
     return Images(folder / "images" / build_digest(), limit, folder / "crash")
 
 
@@ -391,7 +393,8 @@ class _Notes:
 
     def __init__(self, found: Finished) -> None:
         self._found = found
-        #: By the form of a row: whether it has a reason why the device stopped. Most rows need no parsing.
+        #: Whether a row contains a reason why the device stopped, by the form of the row. Most rows need no
+        #: parsing.
         self._stopped: dict[str, bool] = {}
 
     def take(self, line: Line) -> None:

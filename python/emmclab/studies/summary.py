@@ -1,4 +1,4 @@
-"""What a study found: its runs by input and setting over the seeds, the best and worst by metric."""
+"""Summarises a study: its runs by input and setting over the seeds, and the best and worst by metric."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ from emmclab.traces.profile_options import percentile_label
 
 
 class Metric(NamedTuple):
-    """A figure of a run that settings are ranked by; `paths` are tried in order, for each kind of result."""
+    """A figure of a run by which settings are ranked; `paths` are tried in order, for each kind of result."""
 
     name: str
     label: str
     unit: str
     paths: tuple[str, ...]
     highest_is_best: bool = False
-    #: A chosen percentile of response times, in place of a path.
+    #: A chosen percentile of response times, instead of a path.
     percentile: float | None = None
-    #: Behind the point; None for four digits that count.
+    #: Number of decimals; None for four significant digits.
     digits: int | None = None
 
     @staticmethod
     def field(name: str, field: ResultField) -> Metric:
-        """Take a figure of a simulated run."""
+        """Make a metric of a field of a simulated run."""
         return Metric(
             name, field.label, field.unit, (field.path,), field.better == "higher", digits=field.digits
         )
@@ -59,7 +59,7 @@ class Metric(NamedTuple):
         return None
 
     def number(self, value: float) -> str:
-        """Print a value, as everywhere, or with four digits that count where the figure is none of a result.
+        """Format a value as everywhere, or with four significant digits if it is not a field of results.
 
         >>> [METRICS[0].number(value) for value in (3.25, 3094.3481, 0.0012345)]
         ['3.250', '3,094.348', '0.001']
@@ -73,7 +73,7 @@ class Metric(NamedTuple):
         return f"{value:,.{max(0, 3 - math.floor(math.log10(abs(value))))}f}"
 
     def text(self, value: float) -> str:
-        """Print a value with its unit, both on one line.
+        """Format a value with its unit, both on one line.
 
         >>> METRICS[3].text(75.0).split()
         ['75.00', '%']
@@ -90,35 +90,35 @@ METRICS = tuple(
         ("no_wait", "requests.no_wait_pct"),
     )
 )
-#: That of applications, whose runs have it.
+#: Metrics that only runs of applications have.
 RUNTIME = Metric("runtime", "Runtime", "s", ("app.runtime_s",))
 
-#: How a percentile is shown, whichever it is.
+#: Format of all percentiles.
 _P99 = result_field("response.p99_ms")
-#: Chosen percentiles that every study has without choosing.
+#: Percentiles that every study has.
 _USUAL = (99.0,)
 
 
-#: Bound of a logarithm whose exponential is printed; few seeds give intervals beyond any number.
+#: Maximum exponent of a printed ratio; intervals over few seeds can exceed any number.
 _MOST_EXPONENT = 100.0
 
-#: Fields that `summaries` and pages read beside the metrics' figures.
+#: Fields that `summaries` and pages read in addition to the figures of metrics.
 _READ = (
     *("grid", "input", "seed", "device", "settings", "percentiles", "run.stopped", "run.mode"),
     "run.load",
     "durable.requests",
 )
-#: Points that a note names.
+#: Number of points that a note names.
 _NAMED = 3
-#: Keys that are swept beside the settings, whose values say by themselves what they are.
+#: Swept keys, besides settings, whose values are self-explanatory.
 _PLAIN = ("device", "mode", "network")
-#: Options that are swept beside the settings.
+#: Options that can be swept, besides settings.
 _OPTIONS = ("mode", "network", *AXES)
 
 
 @functools.cache
 def _fields_read() -> dict[str, tuple[str, ...]]:
-    """Return the fields of each group that `summaries` reads; none of those that are no group."""
+    """Return the fields of each group that `summaries` reads; fields without a group are left out."""
     groups: dict[str, list[str]] = {}
     options = (f"options.{name}" for name in (*_OPTIONS, "layer_settings"))
     for path in (*_READ, *options, *(path for metric in (*METRICS, RUNTIME) for path in metric.paths)):
@@ -143,7 +143,7 @@ def summed(run: Run) -> Run:
 
 
 def metrics_of(percentiles: Iterable[float]) -> tuple[Metric, ...]:
-    """Return the metrics of a study with these chosen percentiles.
+    """Return the metrics of a study with these additional percentiles.
 
     >>> [metric.label for metric in metrics_of([99, 99.99])][-2:]
     ['No-wait', 'p99.99 response']
@@ -163,32 +163,32 @@ def metrics_of(percentiles: Iterable[float]) -> tuple[Metric, ...]:
     return (*METRICS, *chosen)
 
 
-#: The setting of a run: swept key and value, in the order of the study.
+#: The setting of a run: pairs of swept key and value, in the order of the study.
 Setting = tuple[tuple[str, Any], ...]
 
 
 @dataclass(frozen=True)
 class Point:
-    """An input in one setting of a grid: its figures over the seeds, by metric."""
+    """An input with one setting of a grid: its figures over the seeds, by metric."""
 
     input: str
     setting: Setting
     figures: dict[str, Spread]
-    #: The figures of each seed, by metric.
+    #: The figure of each seed, by metric.
     by_seed: dict[str, dict[int, float]]
     seeds: int
-    #: Runs that ended early or failed, each with its reason; they are not in the figures.
+    #: Runs that ended early or failed, each with its reason; they are not part of the figures.
     ended_early: tuple[str, ...] = ()
     failed: tuple[str, ...] = ()
-    #: Runs that were overloaded: their response times are in the figures, and rank no setting.
+    #: Overloaded runs: their response times are in the figures, but do not rank settings.
     overloaded: int = 0
 
 
 @dataclass(frozen=True)
 class Ranked:
-    """The best and the worst setting of a grid by one metric, over the inputs that every setting has.
+    """The best and the worst setting of a grid by one metric, over the inputs that all settings have.
 
-    A swept key whose values give the same is not part of the two.
+    A swept key without effect on the metric is left out of both.
     """
 
     metric: Metric
@@ -196,38 +196,38 @@ class Ranked:
     worst: Setting
     best_value: Spread
     worst_value: Spread
-    #: The inputs that every setting has, and how many the grid has.
+    #: The inputs that all settings have, and the number of inputs of the grid.
     inputs: tuple[str, ...]
     all_inputs: int
     seeds: int
-    #: Settings with other values than the best one's that are not told apart from it (`order_of`).
+    #: Settings with other values than the best that cannot be distinguished from it (`order_of`).
     alike: tuple[Setting, ...]
-    #: Of worst against best, with the confidence for all settings together: percent, or points of a share.
-    #: None with a single seed.
+    #: Difference of the worst from the best, with the confidence for all settings together: in percent, or in
+    #: percentage points for a share. None with a single seed.
     interval: Interval | None
-    #: Whether the worst setting is not among those that are not told from the best.
+    #: Whether the worst setting can be distinguished from the best.
     is_worst_apart: bool
 
     @property
     def change_pct(self) -> float | None:
-        """The worst against the best."""
+        """Change from the best to the worst setting, in percent."""
         best, worst = self.best_value.mean, self.worst_value.mean
         return 100 * (worst / best - 1) if best else None
 
     @property
     def is_equal(self) -> bool:
-        """Whether the settings make no difference that the page would show."""
+        """Whether the best and the worst value are printed alike."""
         return self.metric.text(self.best_value.mean) == self.metric.text(self.worst_value.mean)
 
     @property
     def is_told_apart(self) -> bool:
-        """Whether the best setting is told from the worst one."""
+        """Whether the best setting can be distinguished from the worst one."""
         return not self.is_equal and self.is_worst_apart
 
 
 @dataclass(frozen=True)
 class Summary:
-    """One grid of a study."""
+    """Summary of one grid of a study."""
 
     grid: str
     #: The swept keys, each with its values: `device`, `mode`, and settings by dotted key.
@@ -238,7 +238,7 @@ class Summary:
 
 
 def summaries(results: Results) -> list[Summary]:
-    """Sum up each grid of a study, in its order."""
+    """Summarise each grid of a study, in order."""
     grids: dict[str, list[Run]] = {}
     for run in (*results.runs, *cast("list[Run]", results.failures)):
         if run["grid"] != PROFILE:
@@ -252,12 +252,12 @@ def summaries(results: Results) -> list[Summary]:
 
 
 def overloaded(found: Iterable[Summary]) -> list[Point]:
-    """Return the points with runs that were overloaded."""
+    """Return the points with overloaded runs."""
     return [point for summary in found for point in summary.points if point.overloaded]
 
 
 def overload_note(found: Sequence[Summary]) -> str:
-    """Say which runs were overloaded, and what that means for the answer; empty if none was."""
+    """Return a note on the overloaded runs and their consequence; empty if there are none."""
     if not (points := overloaded(found)):
         return ""
     count = sum(point.overloaded for point in points)
@@ -272,7 +272,7 @@ def overload_note(found: Sequence[Summary]) -> str:
 
 
 def swept_keys(runs: Iterable[Run]) -> dict[str, list[Any]]:
-    """Return the keys that take several values in these runs, with the values, in the order of the runs.
+    """Return the keys that have several values in these runs, with the values, in the order of the runs.
 
     >>> policies = ("fifo", "cat")
     >>> swept_keys({"device": "a", "settings": {"gc.policy": policy}} for policy in policies)
@@ -293,7 +293,7 @@ def _keys(run: Run) -> Mapping[str, Any]:
 
 
 def named(setting: Setting) -> str:
-    """Name a setting in one line.
+    """Format a setting in one line.
 
     >>> named((("device", "nexus5"), ("gc.policy", "fifo"), ("gc.idle", True)))
     'nexus5, gc.policy = fifo, gc.idle = true'
@@ -303,7 +303,7 @@ def named(setting: Setting) -> str:
 
 
 def written(value: Any) -> str:
-    """Write a value as in a study file, without quotes."""
+    """Format a value as in a study file, without quotes."""
     return str(value).lower() if isinstance(value, bool) else "–" if value is None else str(value)
 
 
@@ -365,7 +365,7 @@ def _ranked(
 def _rank(
     metric: Metric, by_seed: dict[Setting, dict[int, float]], inputs: tuple[str, ...], all_inputs: int
 ) -> Ranked:
-    """Order settings by their means over the seeds; find those that the seeds do not tell from the best."""
+    """Rank settings by their means over the seeds; find those that cannot be distinguished from the best."""
     values = {setting: _spread(found) for setting, found in by_seed.items()}
     settings, is_ratio = list(by_seed), metric.unit != "%"
     order = order_of(list(by_seed.values()), highest_is_best=metric.highest_is_best, is_ratio=is_ratio)
@@ -395,14 +395,14 @@ def _rank(
 def _as_change(
     interval: Interval, metric: Metric, best: Mapping[int, float], worst: Mapping[int, float]
 ) -> Interval:
-    """Return the interval of a difference in percent of the best, or as it is where it is one of values."""
+    """Convert the interval of a log ratio to percent of the best; other intervals are unchanged."""
     if metric.unit == "%" or min(*best.values(), *worst.values()) <= 0:
         return interval
     return Interval(*(100 * math.expm1(min(bound, _MOST_EXPONENT)) for bound in interval))
 
 
 def _essential(setting: Setting, values: dict[Setting, Spread], metric: Metric) -> Setting:
-    """Leave out the keys of a setting by which its value, as it is printed, does not change."""
+    """Remove the keys of a setting that do not change its printed value."""
     shown = metric.text(values[setting].mean)
 
     def matters(key: str) -> bool:
@@ -414,7 +414,7 @@ def _essential(setting: Setting, values: dict[Setting, Spread], metric: Metric) 
 
 
 def _over_inputs(metric: Metric, groups: Sequence[Sequence[Run]]) -> dict[int, float]:
-    """Average over the inputs, seed by seed: geometric means of times and ratios, so that none outweighs."""
+    """Average over the inputs for each seed: geometric means of times and ratios, so that none dominates."""
     by_seed: dict[int, list[float]] = {}
     for runs in groups:
         for run in runs:
@@ -430,7 +430,7 @@ def _spread(by_seed: Mapping[int, float]) -> Spread:
 
 
 def average(values: Sequence[float], *, arithmetic: bool = False) -> float:
-    """Return the geometric mean, or the arithmetic one where asked for or where a value is not above 0.
+    """Return the geometric mean, or the arithmetic mean if requested or if a value is not above 0.
 
     >>> average([1.0, 4.0]), average([1.0, 4.0], arithmetic=True)
     (2.0, 2.5)

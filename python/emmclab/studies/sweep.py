@@ -1,4 +1,4 @@
-"""The order of work: cells in tasks of about a second, cells that crash their process set aside."""
+"""Schedules cells: in tasks of about a second; cells that crash their process are set aside."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ from emmclab.studies.kinds.kind import Images
 from emmclab.studies.store import images_beside
 from emmclab.studies.tables import lines_of
 
-#: Length of a task that is aimed at, seconds, and its most cells.
+#: Target length of a task, seconds, and the maximum number of its cells.
 _TASK_S, _TOGETHER = 1.0, 256
-#: Results whose rows are made together, which are in memory meanwhile.
+#: Number of results whose rows are made together; they are in memory until then.
 _FLATTENED = 64
-#: Cells of each grid in a sample.
+#: Number of cells of each grid in a sample.
 _SAMPLE = 4
-#: Times that a cell may crash its process.
+#: Number of times that a cell may crash its process.
 CRASHES = 3
 
 
 class Task(NamedTuple):
-    """Cells that go to a worker together; `wait` for a device that another process is preconditioning."""
+    """Cells that a worker gets together; with `wait`, for a device that another process preconditions."""
 
     cells: tuple[Cell, ...]
     wait: bool = False
 
 
 class Outcome(NamedTuple):
-    """What came of a cell: what is kept of it, or none if another process is at its device."""
+    """Outcome of a cell: its result to store, or None if another process is preconditioning its device."""
 
     kept: Kept | None
     took_s: float = 0.0
@@ -47,35 +47,35 @@ class Outcome(NamedTuple):
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a study has come."""
+    """Progress of a study."""
 
-    #: Cells that are finished, those in all, those that were before this run, and those of no result.
+    #: Numbers of cells: finished, in all, finished before this run, and without a result.
     done: int
     total: int
     before: int
     failed: int
     quarantined: int
-    #: Time that the cells of this run took, each by itself, seconds.
+    #: Sum of the times of the cells of this run, seconds.
     cells_s: float
-    #: Time that the rest will take, seconds, by the mean of each grid; None before the first result.
+    #: Estimated time for the rest, seconds, by the mean time of each grid; None before the first result.
     left_s: float | None
     jobs: int
 
 
 def run_task(images_limit: int, images: Images | None, task: Task) -> list[Outcome]:
-    """Run the cells of a task; without `images`, this machine keeps those that its processes share."""
+    """Run the cells of a task; without `images`, this machine stores those that its processes share."""
     if images is None:
         images = images_beside(scratch(), images_limit)
     found: list[Outcome] = []
     for begin in range(0, len(task.cells), _FLATTENED):
         done = [_done(cell, images, task) for cell in task.cells[begin : begin + _FLATTENED]]
-        # Rows are made of many results at once: a simulation leaves the processor's caches without this code.
+        # Rows are made for many results at once: a simulation evicts this code from the processor's caches.
         found += [Outcome(None) if one is None else one.outcome() for one in done]
     return found
 
 
 class _Done(NamedTuple):
-    """A cell that was run: its result, the same as JSON, and the time that both took."""
+    """A finished cell: its result, the result as JSON, and the time needed."""
 
     key: str
     entry: Entry
@@ -88,7 +88,7 @@ class _Done(NamedTuple):
 
 
 def _done(cell: Cell, images: Images, task: Task) -> _Done | None:
-    """Run a cell; None if another process is at its device, and the task does not wait."""
+    """Run a cell; return None if another process is preconditioning its device and the task does not wait."""
     started = time.monotonic()
     if not task.wait and not cell.prepare(images):
         return None
@@ -98,14 +98,14 @@ def _done(cell: Cell, images: Images, task: Task) -> _Done | None:
 
 
 class _Queue:
-    """Cells that wait, grouped by what has to be made ready for them: a used device, else an input.
+    """Waiting cells, grouped by what has to be prepared for them: a preconditioned device, else an input.
 
-    A process keeps its last used device and input in memory. So a worker goes on with the group that it had,
-    and then begins one that no other worker has begun, while there is any.
+    A process keeps its last preconditioned device and input in memory. So a worker continues with its group,
+    and then starts one that no other worker has started, if there is any.
     """
 
     def __init__(self) -> None:
-        """Begin with no cells."""
+        """Make an empty queue."""
         self._count = 0
         self._fresh: dict[tuple[object, ...], deque[Cell]] = {}
         self._begun: dict[tuple[object, ...], deque[Cell]] = {}
@@ -115,7 +115,7 @@ class _Queue:
         return self._count
 
     def extend(self, cells: Sequence[Cell]) -> None:
-        """Add cells. One group of each grid comes first, so that the time of each grid is known early."""
+        """Add cells; one group of each grid comes first, so that the time of each grid is known early."""
         self._count += len(cells)
         for cell in cells:
             groups = self._begun if cell.prepared in self._begun else self._fresh
@@ -124,11 +124,11 @@ class _Queue:
         self._fresh = {prepared: self._fresh[prepared] for prepared in [*early.values(), *self._fresh]}
 
     def following(self, last: Cell | None) -> Cell:
-        """Return the cell that a worker should take after `last`, and leave it here; some must be left."""
+        """Return the next cell for a worker after `last`, but do not remove it; some must be left."""
         return self._group_for(last)[0]
 
     def take(self, last: Cell | None) -> Cell:
-        """Take the cell that follows `last` for a worker."""
+        """Remove and return the next cell for a worker after `last`."""
         group = self._group_for(last)
         cell = group.popleft()
         self._count -= 1
@@ -143,12 +143,12 @@ class _Queue:
             return self._begun[last.prepared]
         if self._fresh:
             return next(iter(self._fresh.values()))
-        # The other workers are at all that is left: help where most is left.
+        # All remaining groups are in progress elsewhere: help with the largest.
         return max(self._begun.values(), key=len)
 
 
 class Sweep:
-    """Shares cells out, and keeps account of them."""
+    """Distributes cells over workers, and tracks them."""
 
     def __init__(
         self,
@@ -158,9 +158,9 @@ class Sweep:
         is_sample: bool = False,
         more: Callable[[], Sequence[Cell]] = tuple,
     ) -> None:
-        """Take the cells to run, of a study; of a sample, a few of each grid are run.
+        """Set the cells of a study to run; of a sample, only a few of each grid are run.
 
-        `more` gives further cells, once all before are finished; none at the end.
+        `more` returns further cells when all earlier ones are finished; an empty list ends the sweep.
         """
         self._more = more
         self.total, self._before = total, total - len(cells)
@@ -169,7 +169,7 @@ class Sweep:
         self._alone: deque[Cell] = deque()
         self._waiting: deque[Cell] = deque()
         self._crashes: Counter[str] = Counter()
-        #: Why cells have no result, by key.
+        #: Reasons for cells without a result, by key.
         self.quarantined: dict[str, str] = {}
         self._open = 0
         self._left = Counter(cell.grid for cell in cells)
@@ -179,7 +179,7 @@ class Sweep:
         self._jobs = 1
 
     def run(self, executor: Executor, images: Images, files: Sequence[str]) -> Generator[list[Kept]]:
-        """Run all cells; yield results as they come."""
+        """Run all cells; yield results as they arrive."""
         self._jobs = executor.jobs
         shared = images if executor.is_local else None
         work = functools.partial(run_task, images.limit, shared)
@@ -188,7 +188,7 @@ class Sweep:
                 yield self._taken(executor, task, outcome)
 
     def _taken(self, executor: Executor, task: Task, outcome: list[Outcome] | Crash) -> list[Kept]:
-        """Take note of what came of a task; give what is to be kept."""
+        """Record the outcome of a task; return the results to store."""
         self._jobs = executor.jobs
         self._open -= 1
         if isinstance(outcome, Crash):
@@ -209,7 +209,7 @@ class Sweep:
 
     @property
     def progress(self) -> Progress:
-        """How far it has come."""
+        """Return the progress."""
         return Progress(
             done=self._before + self._done,
             total=self.total,
@@ -255,13 +255,13 @@ class Sweep:
         return Task((self._waiting.popleft(),), wait=True)
 
     def _take(self, last: Cell | None) -> tuple[Cell, ...]:
-        """Take cells for about a second; towards the end fewer, so that all workers end together."""
+        """Take cells for about a second; towards the end fewer, so that all workers finish together."""
         most = min(_TOGETHER, max(1, len(self._queue) // (2 * self._jobs)))
         taken: list[Cell] = []
         expected = 0.0
         while self._queue and len(taken) < most:
             cell = self._queue.following(last)
-            # A task ends with a group rather than prepare a second device for few cells.
+            # A task ends with its group if another device would have to be prepared for few cells.
             if taken and expected > _TASK_S / 2 and cell.prepared != taken[-1].prepared:
                 break
             mean = self._mean(cell.grid)
@@ -273,7 +273,7 @@ class Sweep:
         return tuple(taken)
 
     def _crashed(self, task: Task, crash: Crash) -> None:
-        """Try the cells of a task again, each alone; one that crashes again and again is set aside."""
+        """Run the cells of a task again, each alone; a cell that crashes repeatedly is set aside."""
         if len(task.cells) > 1:
             self._alone.extend(task.cells)
             return
@@ -287,7 +287,7 @@ class Sweep:
 
 
 def _sampled(cells: Sequence[Cell], each: int) -> list[Cell]:
-    """Return `each` cells of each grid, evenly spread, in order."""
+    """Return `each` cells of each grid, evenly spaced, in order."""
     grids: dict[str, list[int]] = {}
     for number, cell in enumerate(cells):
         grids.setdefault(cell.grid, []).append(number)

@@ -1,4 +1,4 @@
-"""The results of a study as flat rows of tables."""
+"""Converts the results of a study to flat rows of tables."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from emmclab.studies.kinds import kind_of_cell
 
 
 class Digest:
-    """SHA-256 of results: of the SHA-256 of each, in order."""
+    """SHA-256 over the SHA-256 of each result, in order."""
 
     def __init__(self) -> None:
-        """Begin without a result."""
+        """Start without results."""
         self._hash = hashlib.sha256()
 
     def add(self, hashed: str) -> None:
@@ -26,29 +26,29 @@ class Digest:
 
     @property
     def text(self) -> str:
-        """Its first 16 digits."""
+        """Return its first 16 digits."""
         return self._hash.hexdigest()[:16]
 
 
 def lines_of(entry: Entry) -> str:
-    """Return the flat rows of a result as text, a line each, which tables take as they are."""
+    """Return the flat rows of a result as text, one per line, in the form that tables store."""
     return "\n".join(f"{table} {form_of(row)} {text_of(row)}" for table, row in rows_of(entry))
 
 
 def kept_rows(text: str) -> tuple[str, list[Line]]:
-    """Return the digest of a result, and its rows, of their text as it is kept."""
+    """Return the digest of a result and its rows, from the stored text."""
     digest, *lines = text.split("\n")
     return digest, [Line(*line.split(" ", 2)) for line in lines]
 
 
 def row_of_cell(text: str) -> tuple[str, Row]:
-    """Return the table and the row of a cell, of the text that is kept."""
+    """Return the table and the row of a cell, from the stored text."""
     _, (line, *_) = kept_rows(text)
     return line.table, json.loads(line.row)
 
 
 def rows_of(entry: Entry) -> Iterator[tuple[str, Row]]:
-    """Yield the flat rows of a result, each with the name of its table; first that of the cell."""
+    """Yield the flat rows of a result, each with the name of its table; the row of the cell comes first."""
     cell = entry["cell"]
     if "failed" in entry:
         yield "failures", with_settings(flat({**cell, **entry["failed"]}), cell)

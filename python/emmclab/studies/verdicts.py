@@ -1,4 +1,4 @@
-"""The verdicts of a study as JSON: what its page and the terminal say, for programs."""
+"""The verdicts of a study as JSON, for programs; pages and the terminal show the same."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from emmclab.studies.summary import Ranked, summaries
 
 
 class _RankedBy(TypedDict):
-    """The best and the worst setting by a metric."""
+    """The best and the worst setting by one metric."""
 
     metric: str
     unit: str
@@ -29,13 +29,13 @@ class _RankedBy(TypedDict):
 
 
 class Ranking(_RankedBy):
-    """The same, of a grid."""
+    """The same, for a grid."""
 
     grid: str
 
 
 class CutVerdict(TypedDict):
-    """The verdict on a workload on a file system, device and layer whose power was cut."""
+    """Verdict on a workload on a file system, device and layer after power cuts."""
 
     workload: str
     file_system: str
@@ -50,7 +50,7 @@ class CutVerdict(TypedDict):
 
 
 class CutVerdicts(TypedDict):
-    """The verdicts of a study of power cuts, with the count of each."""
+    """The verdicts of a study of power cuts, with the number of each."""
 
     answer: str
     verdicts: dict[str, int]
@@ -58,7 +58,8 @@ class CutVerdicts(TypedDict):
 
 
 def rankings(results: Results) -> list[Ranking]:
-    """Return the best and the worst setting of each grid by each metric, and whether they are told apart."""
+    """Return the best and worst setting of each grid by each metric, and whether they differ significantly.
+    """
     return [
         {"grid": summary.grid, **_ranking(one)} for summary in summaries(results) for one in summary.ranked
     ]
@@ -83,7 +84,7 @@ def _ranking(ranked: Ranked) -> _RankedBy:
 
 
 def cut_verdicts(results: Results) -> CutVerdicts:
-    """Return the verdict of each run of a study of power cuts, with the count of each verdict."""
+    """Return the verdict of each run of a study of power cuts, with the number of each verdict."""
     runs: list[CutVerdict] = [
         {
             "workload": name,

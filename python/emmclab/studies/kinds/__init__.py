@@ -1,4 +1,4 @@
-"""Kinds of cells, one file each; `kind` says what each declares.
+"""The kinds of cells, one file each; `kind` defines their interface.
 
 A grid is of one kind, by its modes. Profiles of inputs are cells without a grid.
 """
@@ -18,11 +18,11 @@ from emmclab.studies.kinds.live import LivePrograms
 from emmclab.studies.kinds.profile import PROFILE, Profiles
 from emmclab.studies.kinds.replay import Replays
 
-#: Kinds of grids; a grid of the first one may have several modes.
+#: The kinds of grids; a grid of the first kind may have several modes.
 KINDS: tuple[GridKind, ...] = (Replays(), LivePrograms(), PowerCuts(), Apps())
 PROFILES: CellKind = Profiles()
 _BY_MODE = {mode: kind for kind in KINDS for mode in kind.modes}
-#: Every table of a study.
+#: All tables of a study.
 TABLES = (
     *dict.fromkeys(kind.tables[0] for kind in (*KINDS, PROFILES)),
     "failures",
@@ -31,7 +31,7 @@ TABLES = (
 
 
 def kind_of_modes(modes: Sequence[str]) -> GridKind:
-    """Return the kind of a grid by its modes.
+    """Return the kind of a grid with these modes.
 
     >>> kind_of_modes(("open", "closed")).tables
     ('runs',)
@@ -40,7 +40,7 @@ def kind_of_modes(modes: Sequence[str]) -> GridKind:
 
 
 def kind_of_cell(grid: str, options: CellOptions | None) -> CellKind:
-    """Return the kind of a cell by the name of its grid and its options, which a profile may lack.
+    """Return the kind of a cell by the name of its grid and its options; a profile may lack options.
 
     >>> kind_of_cell("profile", None).tables[0]
     'profiles'
@@ -49,7 +49,7 @@ def kind_of_cell(grid: str, options: CellOptions | None) -> CellKind:
 
 
 def read_grid(read: TomlTable, cuts: Cuts | None) -> Grid:
-    """Read a grid of any kind; `cuts` are those of its study.
+    """Read a grid of any kind; `cuts` are the shared settings of power cuts of its study.
 
     Raises:
         ConfigError: a key is unknown, missing or wrong.
@@ -69,7 +69,7 @@ def read_grid(read: TomlTable, cuts: Cuts | None) -> Grid:
 
 
 def has_own_inputs(read: TomlTable) -> bool:
-    """Whether every grid of a study names its own inputs, so that the study itself needs none."""
+    """Return whether every grid of a study names its own inputs, so that the study itself needs none."""
     grids = read.tables("grid")
     own = {mode for kind in KINDS if kind.has_own_inputs for mode in kind.modes}
     return bool(grids) and all(own & {*part.one("modes", (list, tuple), ())} for part in grids)

@@ -16,7 +16,7 @@ from emmclab.studies.input import Input, Sources
 from emmclab.studies.kept_types import RunFields
 from emmclab.studies.kinds.kind import Common, GridKind, Work
 
-#: Options of a cell that `run_application` takes.
+#: Options of a cell that `run_application` accepts.
 _CHOSEN: tuple[Literal["network", "host", "precondition", "layers", "layer_settings", "second"], ...] = (
     "network",
     "host",
@@ -28,7 +28,7 @@ _CHOSEN: tuple[Literal["network", "host", "precondition", "layers", "layer_setti
 
 
 class _Chosen(Software, total=False):
-    """Those options."""
+    """Values of these options."""
 
     network: str
     host: str
@@ -36,7 +36,7 @@ class _Chosen(Software, total=False):
 
 
 def _digest_of(described: _core.Program | _core.HostSetup) -> str:
-    """SHA-256, first 16 digits, of an application or a host; comments of its file do not matter."""
+    """SHA-256, first 16 digits, of an application or a host; comments in its file do not matter."""
     return hashlib.sha256(described.to_json().encode()).hexdigest()[:16]
 
 
@@ -66,7 +66,7 @@ class Apps(GridKind):
         return Input(name, name, synthetic=True, digest=_digest_of(program_of(name)), seed=seed)
 
     def grid_options(self, grid: Grid) -> CellOptions:
-        """Return the host; it has the networks of the grid."""
+        """Return the host, with the networks of the grid."""
         setup = setup_of(grid.host)
         for network in grid.networks:
             setup.check_network(network)
@@ -77,7 +77,7 @@ class Apps(GridKind):
         return {"network": variant}
 
     def run(self, work: Work) -> RunFields:
-        """Run the application; return the result of the device with that of the application as `app`."""
+        """Run the application; return the result of the device, with that of the application as `app`."""
         chosen = cast("_Chosen", {name: work.options[name] for name in _CHOSEN if work.options.get(name)})
         found = run_application(
             work.input.source, work.device(), seed=work.input.seed, **chosen, **work.image_options

@@ -1,4 +1,4 @@
-"""Cells that cut power: a run is recorded, explored, and summed up in one verdict."""
+"""Cells that cut power: a run is recorded and explored, and the result is one verdict."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ from emmclab.studies.input import Input, Sources
 from emmclab.studies.kept_types import CellFields
 from emmclab.studies.kinds.kind import Common, GridKind, Work
 
-#: The folder of a run, and its disk.
+#: Names of the folder of a run, and of its disk.
 _OF_THIS_RUN = re.compile(r"/dev/loop\d+|/\S*/\.emmclab-\w+/mount(?=\W)")
-#: Options of layers, which `run_cuts` takes.
+#: Options of layers that `run_cuts` accepts.
 _SOFTWARE: tuple[Literal["layers", "layer_settings", "second"], ...] = ("layers", "layer_settings", "second")
 
 
@@ -87,7 +87,7 @@ class PowerCuts(GridKind):
         return Input(name, name, synthetic=True, digest=workload_digest(), seed=seed)
 
     def variant_options(self, grid: Grid, variant: str, common: Common) -> CellOptions:
-        """Return how the file system is made and recovered, and how often power is cut."""
+        """Return how the file system is made and recovered, and the number of power cuts."""
         if common.cuts is None:
             return super().variant_options(grid, variant, common)
         options: CellOptions = msgspec.to_builtins(common.cuts.options(variant, grid.share))
@@ -103,12 +103,12 @@ class PowerCuts(GridKind):
         return result
 
     def require(self, inputs: Sequence[Input]) -> None:  # noqa: ARG002
-        """Require what serves a device, and ext4."""
+        """Require what is needed to serve a device, and the tools of ext4."""
         require_loop()
         require_tools({"mkfs.ext4": "e2fsprogs"})
 
     def rows(self, cell: CellFields, result: Row) -> Iterator[tuple[str, Row]]:
-        """Yield the row of the verdict."""
+        """Yield the row with the verdict."""
         yield "cuts", with_settings(flat({**result, **cell}), cell)
 
 
@@ -125,10 +125,10 @@ def run_cuts(
 ) -> CutResult:
     """Record a run on a device under layers and explore it.
 
-    The log is kept in `logs` where that is given, as `emmclab crash --again` needs it.
+    The log is stored in `logs` if that is given, for `emmclab crash --again`.
 
     Raises:
-        EmmclabError: the workload failed, or the states cannot be recovered in this way.
+        EmmclabError: the workload failed, or the states cannot be recovered as requested.
     """
     if logs is None:
         with ended_by_sigterm(), scratch() as folder:
@@ -151,7 +151,8 @@ def run_cuts(
             said=lambda _line: None,
         )
     except ConfigError as error:
-        # The tools name the folder and the disk of this run, which the result of a cell does not depend on.
+        # Error messages of the tools contain the folder and the disk, on which the result of a cell must not
+        # depend.
         said = _OF_THIS_RUN.sub("the disk", str(error))
         raise ConfigError(said, kind="config", field=error.field, hint=error.hint) from error
     if kept.made["status"] != 0:
@@ -172,7 +173,7 @@ def run_cuts(
     try:
         found = explore_in_parallel(str(kept.log), chosen, jobs=1)
     except UnsupportedError as error:
-        # What cannot be judged is an outcome of this cell; the others go on.
+        # A state that cannot be judged is the result of this cell; the other cells continue.
         raise EmmclabError(str(error), kind="failed", hint=error.hint) from error
     return _result(workload, layers, kept, chosen, found)
 
@@ -180,7 +181,7 @@ def run_cuts(
 def _result(
     workload: str, layers: Sequence[str], kept: Kept, chosen: Options, found: Exploration
 ) -> CutResult:
-    """Return the result of a cell: counts, the verdict, and the promises that states break, by level."""
+    """Return the result of a cell: counts, the verdict, and the broken promises, by level."""
     mode, level = workloads.sqlite_setting(workload) or (None, None)
     findings, documented = found.findings(), found.findings(documented=True)
     in_states = [one for one in findings if one.way != COMMANDS]

@@ -1,4 +1,4 @@
-"""What a kind of cell declares: how its grids are read and expanded, how a cell is run, and its tables."""
+"""Interface of a kind of cell: how its grids are read and expanded, how a cell is run, and its tables."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ RUNS = "runs"
 
 
 class Images(NamedTuple):
-    """A folder of preconditioned devices that cells share, and the most bytes in it; 0: none is kept."""
+    """A folder of preconditioned devices that cells share, and its maximum bytes; 0: none are stored."""
 
     folder: Path
     limit: int
-    #: Where the logs of power cuts are kept.
+    #: The folder for the logs of power cuts.
     logs: Path | None = None
 
     @property
     def options(self) -> ImageOptions:
-        """The options of a run that uses them."""
+        """The options of a run for using the folder."""
         return {"images": self.folder, "images_limit": self.limit} if self.limit else {}
 
 
 class Common(NamedTuple):
-    """What a study says of all its cells: power cuts, and the option of percentiles if there are some."""
+    """Settings of a study for all of its cells: power cuts, and the option of percentiles, if any."""
 
     cuts: Cuts | None
     percentiles: PercentileOptions
@@ -45,11 +45,11 @@ class Common(NamedTuple):
 
 @dataclass(frozen=True)
 class Work:
-    """What a cell runs: the input, the options with files where they are on this machine, and the device."""
+    """What a cell runs: the input, the options with local paths of files, and the device."""
 
     input: Input
     options: CellOptions
-    #: The options with files as the study names them.
+    #: The options with paths of files as in the study.
     asked: CellOptions
     #: Makes the device.
     device: Callable[[], Device]
@@ -57,28 +57,28 @@ class Work:
 
     @property
     def image_options(self) -> ImageOptions:
-        """The options of a run that shares preconditioned devices, if it may."""
+        """The options of a run for sharing preconditioned devices, if that is allowed."""
         return {} if self.images is None else self.images.options
 
 
 class CellKind(ABC):
     """A kind of cell."""
 
-    #: Tables of its results; the first has a row for each cell.
+    #: Tables of its results; the first one has a row for each cell.
     tables: tuple[str, ...]
     #: Whether its results depend on the kernel and the tools of the machine that runs it.
     is_of_machine = False
 
     @abstractmethod
     def run(self, work: Work) -> Mapping[str, object]:
-        """Return the result of a cell; each kind has a form of its own."""
+        """Return the result of a cell; its form depends on the kind."""
 
     @abstractmethod
     def rows(self, cell: CellFields, result: Row) -> Iterator[tuple[str, Row]]:
-        """Yield the flat rows of a result, each with the name of its table; first that of the cell."""
+        """Yield the flat rows of a result, each with its table's name; the row of the cell comes first."""
 
     def require(self, inputs: Sequence[Input]) -> None:  # noqa: B027 - most kinds need nothing.
-        """Refuse cells with these inputs if this machine cannot run them.
+        """Reject cells with these inputs if this machine cannot run them.
 
         Raises:
             UnsupportedError: no root, FUSE or loop devices, or a tool is missing.
@@ -86,7 +86,7 @@ class CellKind(ABC):
 
 
 class GridKind(CellKind):
-    """A kind of cell that grids have: a run on a device, unless it says otherwise."""
+    """A kind of cell that grids have: by default a run on a device."""
 
     #: Modes of its grids.
     modes: tuple[str, ...]
@@ -96,7 +96,7 @@ class GridKind(CellKind):
 
     @abstractmethod
     def read(self, read: TomlTable, cuts: Cuts | None) -> Grid:
-        """Read a grid; `cuts` are those of its study.
+        """Read a grid; `cuts` are the shared settings of power cuts of its study.
 
         Raises:
             ConfigError: a key is unknown, missing or wrong.
@@ -107,15 +107,15 @@ class GridKind(CellKind):
         """Find an input of a grid.
 
         Raises:
-            ConfigError: there is none of this name.
+            ConfigError: there is no input of this name.
         """
 
     def variants(self, grid: Grid) -> tuple[str, ...]:  # noqa: ARG002
-        """Return the names in a grid that cells are made for beside devices, axes and modes."""
+        """Return the names of the grid's variants, such as file systems, besides devices, axes and modes."""
         return ("",)
 
     def grid_options(self, grid: Grid) -> CellOptions:  # noqa: ARG002
-        """Return the options of all cells of a grid, beside those of every kind.
+        """Return the options that this kind adds to all cells of a grid.
 
         Raises:
             ConfigError: no cell of the grid could use one of them.
@@ -123,7 +123,7 @@ class GridKind(CellKind):
         return {}
 
     def variant_options(self, grid: Grid, variant: str, common: Common) -> CellOptions:  # noqa: ARG002
-        """Return the options of the cells of a variant."""
+        """Return the options of the cells of one variant."""
         chosen = common.percentiles.get("percentiles")
         return {"percentiles": chosen} if chosen else {}
 

@@ -14,7 +14,7 @@ from emmclab.studies.kept_types import RunFields
 from emmclab.studies.kinds.kind import GridKind, Work
 from emmclab.studies.program import Program, ServedOptions, require, run_program
 
-#: Options of a cell that `emmclab.serve` takes.
+#: Options of a cell that `emmclab.serve` accepts.
 _SERVED: tuple[Literal["precondition", "layers", "layer_settings", "second"], ...] = (
     *("precondition", "layers", "layer_settings", "second"),
 )
@@ -27,7 +27,7 @@ class LivePrograms(GridKind):
     is_of_machine = True
 
     def read(self, read: TomlTable, cuts: Cuts | None) -> Grid:  # noqa: ARG002
-        """Read a grid. It has no options of a replay, because its requests come from programs."""
+        """Read a grid; it has no options of a replay, because the requests come from programs."""
         grid = Grid(
             **shared_fields(read, ("precondition", "second")),
             inputs=read.many("inputs", str),
@@ -54,5 +54,5 @@ class LivePrograms(GridKind):
         return run_program(Program.of(work.input.program), work.device(), options)
 
     def require(self, inputs: Sequence[Input]) -> None:
-        """Require what serves a device, and the tools of the programs."""
+        """Require what is needed to serve a device, and the tools of the programs."""
         require(map(Program.of, sorted({source.program for source in inputs})))

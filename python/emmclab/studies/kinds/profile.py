@@ -10,9 +10,9 @@ from emmclab.studies.held import opened
 from emmclab.studies.kept_types import CellFields
 from emmclab.studies.kinds.kind import CellKind, Work
 
-#: What stands for the grid of these cells.
+#: Name that these cells have instead of that of a grid.
 PROFILE = "profile"
-#: Figures of profiles that become tables of their own.
+#: Figures of profiles that become their own tables.
 _FIGURES = (
     "throughput_by_size",
     "size_distribution",

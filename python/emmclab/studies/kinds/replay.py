@@ -41,15 +41,15 @@ class Replays(GridKind):
         return sources.trace(name, seed, grid.requests)
 
     def run(self, work: Work) -> KeptFields:
-        """Simulate."""
+        """Run the simulation."""
         trace = opened(work.input)
         given = {name: value for name, value in work.options.items() if name != "capacity"}
-        # The study has version, settings and digests once, for all cells.
+        # The study stores version, settings and digests once for all cells.
         fixed: RunOptions = {"seed": work.input.seed, "provenance": False}
         options = cast("RunOptions", {**given, **work.image_options, **fixed})
         run = work.device().simulate(trace, **options)
         result = run.deterministic()
-        # Files have the names that the study gives them, wherever copies lie.
+        # Files have the names used in the study, independent of the place of copies.
         for name in FILES:
             if name in result["options"]:
                 result["options"][name] = work.asked[name]
