@@ -1,4 +1,4 @@
-"""Two fleets against each other: which main figures differ, by how much, and whether that may be chance."""
+"""Compares two fleets: which main figures differ, by how much, and whether that may be chance."""
 
 from __future__ import annotations
 
@@ -22,38 +22,40 @@ from emmclab.runtime.quantity import duration
 from emmclab.runtime.signed import signed
 from emmclab.traces.profile_fields import Field
 
-#: Ratio of the median durations above which totals compare lengths rather than behaviour.
+#: Ratio of the median durations above which totals reflect the lengths of the recordings rather than
+#: behaviour.
 _MUCH_LONGER = 1.1
 
-#: The chance of any false difference among all figures that is accepted.
+#: Accepted probability of any false difference among all figures.
 ALPHA = 0.05
 
 
 @dataclass(frozen=True)
 class Difference:
-    """One figure of two fleets."""
+    """Comparison of one figure of two fleets."""
 
     field: Field
-    #: Recordings that know it.
+    #: Number of recordings that have the figure.
     before_recordings: int
     after_recordings: int
     before_median: float | None
     after_median: float | None
-    #: Cliff's delta: the share of pairs in which the second is larger, less that in which it is smaller.
+    #: Cliff's delta: the share of pairs in which the second value is larger, minus that in which it is
+    #: smaller.
     delta: float | None
-    #: Two-sided, of Mann and Whitney's test.
+    #: Two-sided p-value of the Mann-Whitney test.
     p: float | None
-    #: The same corrected for the number of figures (Holm); None if there are too few recordings.
+    #: The p-value corrected for the number of figures (Holm); None if there are too few recordings.
     corrected_p: float | None
-    #: Recordings of each fleet that are needed. Where there are too few to show any difference: as many as
-    #: could show one. Where none is shown: as many as would show one of the size found. None otherwise.
+    #: Recordings needed in each fleet. With the verdict `too few recordings`: to show any difference; with
+    #: `no difference shown`: to show one of the size found. None otherwise.
     needed: int | None
     #: `higher`, `lower`, `no difference shown`, `too few recordings` or `not recorded`.
     verdict: str
 
     @property
     def change(self) -> str:
-        """The change of the median: in percent, or in points where the figure is a share."""
+        """The change of the median: in percent, or in percentage points for a share."""
         if self.before_median is None or self.after_median is None:
             return "–"
         if not is_amount(self.field):
@@ -64,7 +66,7 @@ class Difference:
 
     @property
     def effect(self) -> str:
-        """The size of the difference in a word."""
+        """The size of the difference in words."""
         return "–" if self.delta is None else effect(self.delta)
 
 
@@ -91,22 +93,22 @@ class ComparisonFields(TypedDict):
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two fleets, by their names."""
+    """Comparison of two fleets, by their names."""
 
     names: tuple[str, str]
     before: Summary
     after: Summary
     differences: tuple[Difference, ...]
-    #: What makes the two unlike beside the recordings.
+    #: Differences between the fleets that are not in the recordings' figures.
     cautions: tuple[str, ...]
 
     @property
     def tests(self) -> int:
-        """Figures that both fleets know, for whose number p-values are corrected."""
+        """Number of figures that both fleets have, for which p-values are corrected."""
         return sum(one.delta is not None for one in self.differences)
 
     def headline(self) -> str:
-        """Say the answer in a sentence."""
+        """Return the result in a sentence."""
         first, second = self.names
         differing = [one for one in self.differences if one.verdict in ("higher", "lower")]
         if differing:
@@ -118,7 +120,7 @@ class Comparison:
                 f"{len(differing)} of {self.tests} figures differ"
             )
         counts = f"{self.before.whole.recordings:,} and {self.after.whole.recordings:,} recordings"
-        # Figures that are equal in all recordings tell no more than those of which too few are known.
+        # Figures that are equal in all recordings count like those that too few recordings have.
         if any(one.verdict == "no difference shown" and one.p != 1 for one in self.differences):
             return (
                 f"{first} and {second} are not told apart: no difference is shown in {self.tests} figures "
@@ -152,7 +154,7 @@ class Comparison:
 
 
 def compare(before: Table, after: Table, names: tuple[str, str]) -> Comparison:
-    """Compare two fleets by each figure of `COMPARED`; each recording counts as one."""
+    """Compare two fleets by each figure of `COMPARED`; each recording counts equally."""
     first, second = summarise(before), summarise(after)
     cautions = []
     was, now = before.description["identity"], after.description["identity"]
@@ -191,7 +193,7 @@ def _differences(before: Group, after: Group) -> Sequence[Difference]:
         else:
             verdict = "higher" if delta > 0 else "lower"
         needed = None
-        # Ties may ask for more than the number for values that all differ.
+        # With ties, more recordings may be needed than for values that all differ.
         least = min(len(first), len(second)) + 1
         if delta == 0 and len({*first, *second}) == 1:
             verdict = "no difference shown"

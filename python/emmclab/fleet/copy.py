@@ -1,4 +1,4 @@
-"""The local copy of a table in a bucket: it is changed locally, and then replaces the copied table."""
+"""Local copy of a table in a bucket: it is changed locally, and then replaces the table in the bucket."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Copy:
     """A local copy of the table of a fleet, which may be in a bucket."""
 
     def __init__(self, address: str | Path) -> None:
-        """Take the table: a path, or an address such as `s3://BUCKET/PREFIX/NAME`."""
+        """Set the table: a path, or an address such as `s3://BUCKET/PREFIX/NAME`."""
         self.name = str(address)
         self._bucket: Bucket | None = None
         #: Path of the copy, and path at which a new table is written.
@@ -36,10 +36,10 @@ class Copy:
         """Lock the copy against other local processes, and update it.
 
         Raises:
-            ConfigError: another process is working on it.
+            ConfigError: another process is working on the table.
             InputError: the bucket cannot be reached.
         """
-        if self._bucket is None:  # The lock is that of the state.
+        if self._bucket is None:  # The copy is locked by the lock of its state.
             yield
             return
         self._folder.mkdir(parents=True, exist_ok=True)
@@ -53,7 +53,7 @@ class Copy:
         """Update the copy; return its path.
 
         Raises:
-            ConfigError: another process is working on it.
+            ConfigError: another process is working on the table.
             InputError: the bucket cannot be reached, or has no such table.
         """
         with self.alone():
@@ -64,14 +64,14 @@ class Copy:
             return self.path
 
     def is_there(self) -> bool:
-        """Whether the table exists."""
+        """Return whether the table exists."""
         return self.path.is_file() if self._bucket is None else self._bucket.head(self._object) is not None
 
     def put(self) -> None:
         """Replace the table by the new one.
 
         Raises:
-            ConfigError: another process has done so meanwhile.
+            ConfigError: another process has replaced it meanwhile.
         """
         if self._bucket is None:
             return
@@ -93,7 +93,7 @@ class Copy:
             self._bucket.write(state_of(Path(self._object)).name, state_of(self.path))
 
     def _update(self) -> None:
-        """Copy the table, and its state unless an interrupted run has left rows here."""
+        """Copy the table and its state, but not the state if an interrupted run has left rows here."""
         if self._bucket is None:
             return
         there, here = self._bucket.head(self._object), self._former()
@@ -117,7 +117,7 @@ class Copy:
 
     @property
     def _noted(self) -> Path:
-        """The file that says of which version of the object this is a copy."""
+        """Return the path of the file with the version of the copied object."""
         return self._folder / "copied.json"
 
     def _former(self) -> PutObject | None:
@@ -128,7 +128,7 @@ class Copy:
 
     def _note(self, there: PutObject) -> None:
         write_whole(self._noted, json.dumps({"e_tag": there["e_tag"], "version": there["version"]}))
-        written.pop()  # This file is no output of a command.
+        written.pop()  # This file is not an output of the command.
 
 
 def _has_rows(state: Path) -> bool:

@@ -1,4 +1,4 @@
-"""Whether a figure differs between two sets of recordings, and by how much."""
+"""Tests whether a figure differs between two sets of recordings, and by how much."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from collections.abc import Sequence
 from statistics import NormalDist
 from typing import NamedTuple
 
-#: Most values of both sets for which the distribution of the rank sum is counted out.
+#: Maximum number of values in both sets for which the distribution of the rank sum is computed exactly.
 _MOST_EXACT = 60
-#: Cliff's delta up to which a difference is called so (Romano et al., 2006).
+#: Maximum of Cliff's delta for each name of a size (Romano et al., 2006).
 _EFFECTS = ((0.147, "negligible"), (0.33, "small"), (0.474, "medium"), (1.0, "large"))
 
-#: The chance with which a difference of a given size is to be shown.
+#: Statistical power: the probability that a difference of a given size is shown.
 _POWER = 0.8
 
 
 def cliffs_delta(before: Sequence[float], after: Sequence[float]) -> float:
-    """Return the share of pairs in which `after` is larger, less that in which it is smaller: -1 to 1.
+    """Return the share of pairs in which `after` is larger, minus that in which it is smaller: -1 to 1.
 
     >>> cliffs_delta([1, 2], [3, 4]), cliffs_delta([1, 2], [1, 2])
     (1.0, 0.0)
@@ -38,7 +38,7 @@ def effect(delta: float) -> str:
 
 
 class Ranks(NamedTuple):
-    """Doubled ranks, so that those of ties are whole numbers, and the sizes of groups of ties."""
+    """Ranks multiplied by two, so that those of ties are whole numbers, and the sizes of groups of ties."""
 
     doubled: list[int]
     ties: list[int]
@@ -61,10 +61,10 @@ def _ranks(values: Sequence[float]) -> Ranks:
 
 
 def mann_whitney(before: Sequence[float], after: Sequence[float]) -> float:
-    """Return the two-sided p-value of Mann and Whitney's test (1947) that both come from one distribution.
+    """Return the two-sided p-value of the Mann-Whitney test (1947) that both sets have one distribution.
 
-    Up to 60 values the distribution of the rank sum over all divisions of the values is counted out, ties
-    included; above that it is taken as normal, with the correction for ties and for continuity.
+    For up to 60 values the distribution of the rank sum is computed exactly over all divisions of the values,
+    ties included. For more, the normal approximation is used, corrected for ties and continuity.
 
     >>> mann_whitney([1, 2, 3], [4, 5, 6])
     0.1
@@ -84,9 +84,9 @@ def mann_whitney(before: Sequence[float], after: Sequence[float]) -> float:
 
 
 def _exact(ranks: Sequence[int], few: int, away: int, expected: int) -> float:
-    """Count the divisions whose rank sum is as far from what is expected, or farther.
+    """Count the divisions whose rank sum is at least as far from the expected value.
 
-    For each size of the part, the numbers of divisions by rank sum stand side by side in one whole number, so
+    For each size of the smaller set, the numbers of divisions by rank sum are packed into one big integer, so
     that a rank is added to all of them by a shift.
     """
     divisions = math.comb(len(ranks), few)
@@ -104,9 +104,10 @@ def _exact(ranks: Sequence[int], few: int, away: int, expected: int) -> float:
 
 
 def least_p(before: Sequence[float], after: Sequence[float]) -> float:
-    """Return the smallest p-value that can be reached with this many values, or with these and their ties.
+    """Return the smallest p-value possible with this many values, or with these values and their ties.
 
-    Where all differ, complete separation either way is as far as values go; ties may leave only one way.
+    If all values differ, it is that of complete separation in either direction; ties may leave only one
+    direction.
 
     >>> least_p([1, 2, 3], [4, 5, 6]), least_p([1], [0, 0])
     (0.1, 0.3333333333333333)
@@ -120,9 +121,9 @@ def least_p(before: Sequence[float], after: Sequence[float]) -> float:
 
 
 def recordings_needed(tests: int, alpha: float) -> int:
-    """Return how many recordings two fleets need each to show a difference in one of this many figures.
+    """Return the recordings per fleet needed to show a difference in one of this many figures.
 
-    With this many that all differ, complete separation reaches the corrected p.
+    With this many different values, complete separation reaches the corrected significance level.
 
     >>> recordings_needed(12, 0.05), recordings_needed(15, 0.05)
     (6, 6)
@@ -134,9 +135,9 @@ def recordings_needed(tests: int, alpha: float) -> int:
 
 
 def recordings_to_show(delta: float, tests: int, alpha: float) -> int | None:
-    """Return how many recordings each fleet needs to show a difference of this size in one of some figures.
+    """Return the recordings per fleet needed to show a difference of this size in one of several figures.
 
-    With this many recordings, Mann and Whitney's test finds a difference of Cliff's delta `delta` in 4 of 5
+    With this many recordings, the Mann-Whitney test finds a difference of Cliff's delta `delta` in 4 of 5
     cases, by Noether's formula (1987) and with p corrected for all the figures; None for a delta of 0.
 
     >>> recordings_to_show(0.5, 15, 0.05), recordings_to_show(-0.1, 15, 0.05), recordings_to_show(0, 15, 0.05)
@@ -150,7 +151,7 @@ def recordings_to_show(delta: float, tests: int, alpha: float) -> int | None:
 
 
 def holm(values: Sequence[float], tests: int) -> list[float]:
-    """Correct p-values for the number of tests (Holm, 1979): they hold for all of them together.
+    """Correct p-values for the number of tests (Holm, 1979), so that they hold for all tests together.
 
     >>> holm([0.01, 0.04, 0.03], 3)
     [0.03, 0.06, 0.06]

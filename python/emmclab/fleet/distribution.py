@@ -1,4 +1,4 @@
-"""The distribution of a figure over recordings: percentiles, and values that stand apart."""
+"""The distribution of a figure over recordings: percentiles and outliers."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import math
 from collections.abc import Sequence
 from statistics import NormalDist, median
 
-#: Percentiles that a distribution over recordings is shown by.
+#: Percentiles in the summary of a distribution over recordings.
 POINTS = (0, 5, 25, 50, 75, 95, 100)
 #: Modified z-score above which a value is an outlier (Iglewicz and Hoaglin, "How to Detect and Handle
 #: Outliers", 1993).
 OUTLYING = 3.5
-#: Least values among which an outlier is named.
+#: Minimum number of values for which outliers are reported.
 LEAST_FOR_OUTLIERS = 8
 
 
 def percentile(ordered: Sequence[float], share: float) -> float:
-    """Return a percentile of values in order, between neighbours in proportion.
+    """Return a percentile of sorted values, by linear interpolation.
 
     >>> percentile([1.0, 2.0, 4.0], 50), percentile([1.0, 2.0], 75)
     (2.0, 1.75)
@@ -30,9 +30,9 @@ def percentile(ordered: Sequence[float], share: float) -> float:
 def deviations(values: Sequence[float], *, logarithmic: bool) -> list[float]:
     """Return the modified z-score of each value: its distance from the median in robust standard deviations.
 
-    That is 0.6745 (x - median) / MAD, where MAD is the median of the distances from the median; where more
-    than half of the values are the same, MAD is 0, and the mean distance takes its place (times 1.2533). With
-    `logarithmic`, distances are those of logarithms, where no value is 0 or below: times, sizes and rates
+    That is 0.6745 (x - median) / MAD, where MAD is the median of the distances from the median. If more than
+    half of the values are equal, MAD is 0 and the mean distance (times 1.2533) is used instead. With
+    `logarithmic`, distances are those of logarithms if all values are above 0, because times, sizes and rates
     differ by factors.
 
     >>> [round(score, 2) for score in deviations([1, 2, 3, 4, 40], logarithmic=False)]

@@ -1,20 +1,20 @@
-"""The main figures of a recording: those that a fleet is summed up and compared by."""
+"""The main figures of a recording, by which a fleet is summarised and compared."""
 
 from __future__ import annotations
 
 from emmclab.traces.profile_fields import RESPONSE_P99, TABLE_FIELDS, Field
 
-#: How much was recorded: shown, but no property of the workload that two fleets are compared by.
+#: The extent of a recording: shown, but not a property of the workload, so not compared between fleets.
 EXTENTS = tuple(TABLE_FIELDS[name] for name in ("data_size_kb", "duration_s"))
 
-#: Totals of a recording: what a change of software saves, where recordings are of the same activity.
+#: Totals of a recording: what a change of software saves, if the recordings are of the same activity.
 TOTALS = (
     TABLE_FIELDS["requests"],
     Field("write_data_kb", "Data written", "KB", 0, "bytes written"),
     Field("fsyncs", "Fsyncs", "", 0, "calls of fsync, fdatasync and sync that were recorded"),
 )
 
-#: Figures that two fleets are compared by.
+#: Figures by which two fleets are compared.
 COMPARED = (
     TABLE_FIELDS["mean_response_ms"],
     RESPONSE_P99,

@@ -1,4 +1,4 @@
-"""One recording as a row: every number of its profile, its histograms, and what is known of it."""
+"""Converts a recording to a row: every number of its profile, its histograms, and its metadata."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ FIXED = {
     "format": "format that the trace was first read from",
     "trace_device": "the device that the header of the trace names",
 }
-#: How the name of the column of a histogram begins.
+#: Prefix of the column names of histograms.
 HISTOGRAM = "histogram_"
-#: The field of an error in the heading of a file, which says nothing against the options.
+#: The field of an error in the heading of a file, for which the options of reading are not to blame.
 _HEADING = "heading"
-#: Options of reading that apply to the files that do not state the unit, with their values.
+#: Options of reading that apply only to files that do not state the unit, with their values.
 _UNITS = {"time_unit": ("s", "ms", "us", "ns"), "size_unit": ("sector", "byte", "kb", "page")}
-#: Parts of a profile, and of its groups, that are no figures, or stand in the row under another name.
+#: Parts of a profile, and of its groups, that are not figures, or have another name in the row.
 _NO_FIGURES = {"name", "header", "figures", "findings", "by_operation", "assumed"}
-#: Rows of figures that are named by what they are of: the fields that name them, and those that are numbers.
+#: Figures that are lists of rows: the fields that name a row, and the fields that are numbers.
 _NAMED_ROWS = {
     "alignment": (
         ("op", "page_kb"),
@@ -45,10 +45,10 @@ _NAMED_ROWS = {
 
 
 def row_of(place: Path, path: str, options: Mapping[str, Any]) -> Row:
-    """Profile a recording, which is this file; one that cannot be read gives a row with the reason.
+    """Profile the recording in a file; if it cannot be read, return a row with the reason.
 
     Raises:
-        ConfigError: an option of reading has no meaning, or a key of the folders is the name of a figure.
+        ConfigError: an option of reading is invalid, or a key of the folders is the name of a figure.
     """
     row = _empty(path)
     try:
@@ -80,7 +80,7 @@ def row_of(place: Path, path: str, options: Mapping[str, Any]) -> Row:
 
 
 def _read(place: Path, options: Mapping[str, Any]) -> Trace:
-    """Open a recording; a unit that its format or its heading states already is left out."""
+    """Open a recording; a unit option is ignored if the format or the heading already states the unit."""
     try:
         return read(place, **options)
     except ConfigError as error:
@@ -91,7 +91,7 @@ def _read(place: Path, options: Mapping[str, Any]) -> Trace:
 
 
 def refused_row(place: Path | None, path: str, reason: str) -> Row:
-    """Return the row of a file that could not be profiled; without `place` it could not be had at all."""
+    """Return the row of a file that could not be profiled; without `place`, one that could not be fetched."""
     return _empty(path) | {"refused": reason, "digest": place and digest([place])}
 
 
@@ -100,7 +100,7 @@ def _empty(path: str) -> Row:
 
 
 def bins() -> dict[str, Bins]:
-    """Describe the histograms by their columns: what is counted, unit and upper edges of the ranges."""
+    """Describe the histograms by column: what is counted, the unit, and the upper edges of the bins."""
     return {
         f"{HISTOGRAM}{one['name']}": {
             "counts": one["about"],
@@ -112,12 +112,12 @@ def bins() -> dict[str, Bins]:
 
 
 def reason(error: EmmclabError, place: str, path: str) -> str:
-    """Return the message without the file, which stands beside it, and its folder, which may lie anywhere."""
+    """Return the message without the file name, which the row contains, and without its folder."""
     return printable(str(error).removeprefix(f"{place}: ").replace(place, path))
 
 
 def _refuse_keys(path: str, taken: set[str]) -> None:
-    """Refuse keys of folders that are columns (`taken`, in lower case) already."""
+    """Reject keys of folders that are already columns (`taken`, in lower case)."""
     for key in metadata(path):
         if key.lower() in taken:
             raise ConfigError(
@@ -130,7 +130,7 @@ def _refuse_keys(path: str, taken: set[str]) -> None:
 
 
 def _numbers(profile: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield every number of a profile by the name of its column."""
+    """Yield every number of a profile with the name of its column."""
     yield from _flat(profile)
     for row in profile["by_operation"]:
         yield from _of_operation(row)

@@ -1,4 +1,4 @@
-"""Profiling a fleet: recordings that are new or changed, in batches, each row kept as it is made."""
+"""Profiles a fleet: new or changed recordings, in batches; each row is stored as soon as it is made."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ from emmclab.runtime.executors import Crash, Executor
 from emmclab.runtime.files import digest, printable, sweep
 from emmclab.traces.recordings import Recording, metadata_keys
 
-#: A batch of recordings ends with this many bytes or files: about a second of work, so that an interruption
-#: loses no more, and the cost of a task is nothing beside it.
+#: Maximum bytes or files of a batch of recordings: about a second of work, so that an interruption loses no
+#: more and the overhead of a task is negligible.
 _BATCH_BYTES = 16 << 20
 _BATCH_FILES = 64
 
-#: Called with the recordings done, all of them, and those that were there before.
+#: Called with the numbers of recordings done, in all, and already done before this run.
 FleetProgress = Callable[[int, int, int], None]
 
 
 class Doubtful(NamedTuple):
-    """A recording that has to be looked at, with the digest of what was profiled before, if anything was."""
+    """A recording that may have changed, with the digest of its earlier profile, if any."""
 
     recording: Recording
     digest: str | None
@@ -43,12 +43,12 @@ class Doubtful(NamedTuple):
 
 @dataclass(frozen=True)
 class Counts:
-    """What a run did."""
+    """Counts of a run."""
 
     recordings: int
     profiled: int
     refused: int
-    #: Whether the table of the run before was damaged, or of an earlier version, and nothing of it was used.
+    #: Whether the table of the last run was damaged or of an earlier version, so that nothing of it was used.
     was_damaged: bool = False
 
 
@@ -61,15 +61,15 @@ def profile_fleet(
     options: Mapping[str, Any] | None = None,
     progress: FleetProgress | None = None,
 ) -> tuple[Table, Counts]:
-    """Profile every recording below a folder that the table does not have yet, then write the table.
+    """Profile every recording below a folder that the table does not contain yet, then write the table.
 
-    A recording is unchanged where size and times of change (of a bucket, the ETag) are those of the last run,
-    or else where its digest is. A run that is interrupted leaves its rows beside the table (`.NAME.state`),
-    for a bucket those on this machine, and the next one goes on from there. The table is the same for every
-    executor, and whatever runs there were before.
+    A recording is unchanged if its size and times of change (in a bucket, the ETag) are those of the last
+    run, or else if its digest is. An interrupted run leaves its rows next to the table (`.NAME.state`; for a
+    bucket, on this machine), and the next run continues from there. The table does not depend on the executor
+    or on earlier runs.
 
     Args:
-        folder: searched with the folders below it; or a bucket, as `s3://BUCKET/PREFIX`.
+        folder: searched recursively; or a bucket, as `s3://BUCKET/PREFIX`.
         table: the Parquet file, on this machine or in a bucket.
         executor: runs the tasks.
         files: pattern of file names.
@@ -77,8 +77,8 @@ def profile_fleet(
         progress: called as recordings are done.
 
     Raises:
-        InputError: there is no recording, or a bucket cannot be reached.
-        ConfigError: another process is working on the table, or an option has no meaning.
+        InputError: there are no recordings, or a bucket cannot be reached.
+        ConfigError: another process is working on the table, or an option is invalid.
     """
     options = dict(options or {})
     identity: Identity = {"version": __version__, "build": build_digest(), "reading": options}
@@ -105,7 +105,7 @@ def profile_fleet(
 
 @contextlib.contextmanager
 def _keeping(copy: Copy) -> Iterator[None]:
-    """Say what is kept where the disk is full.
+    """Add to errors that the finished rows are kept, for example if the disk is full.
 
     Raises:
         InputError: the operating system refuses to write.
@@ -131,7 +131,7 @@ def _brought_up(
     executor: Executor,
     progress: FleetProgress | None,
 ) -> int:
-    """Bring the table up to date; give how many recordings were profiled."""
+    """Update the table; return how many recordings were profiled."""
     identity = description["identity"]
     there = dict(former.digests()) if former else {}
     doubtful = [doubt for one in found if (doubt := _doubt(one, state, there)) is not None]
@@ -148,7 +148,7 @@ def _brought_up(
         for task, outcome in executor.run(work, lambda _previous: waiting.popleft() if waiting else None):
             if isinstance(outcome, Crash):
                 if len(task) > 1:
-                    # One of them is the cause; the others are profiled all the same.
+                    # One of them is the cause; the others are still profiled.
                     waiting.extend((one,) for one in task)
                     continue
                 outcome = _crashed(source, task[0].recording, outcome)
@@ -156,7 +156,7 @@ def _brought_up(
             profiled += sum(one.row is not None for one in outcome)
             tell()
     except KeyboardInterrupt:
-        # It may have come before the rows of a batch were counted.
+        # The interrupt may have arrived before the rows of a batch were counted.
         state.count()
         tell()
         raise
@@ -173,7 +173,7 @@ def _brought_up(
 
 
 def _former(copy: Copy, identity: Identity) -> tuple[Table | None, bool]:
-    """Open the table of an earlier run where its rows are what this run would make; say if it is damaged."""
+    """Open the table of an earlier run if its rows are valid for this run; return whether it is damaged."""
     if not copy.path.exists():
         return None, False
     try:
@@ -184,7 +184,7 @@ def _former(copy: Copy, identity: Identity) -> tuple[Table | None, bool]:
 
 
 def _doubt(recording: Recording, state: State, there: Mapping[str, str]) -> Doubtful | None:
-    """Decide whether a recording has to be looked at: None if it is unchanged by size and time."""
+    """Return the recording if it may have changed; None if it is unchanged by size and time."""
     name = printable(recording.path)
     before, known = state.known.get(recording.path, (None, there.get(name)))
     has_row = state.has_row(recording.path) or (known is not None and there.get(name) == known)
@@ -194,7 +194,7 @@ def _doubt(recording: Recording, state: State, there: Mapping[str, str]) -> Doub
 
 
 def _batches(doubtful: Sequence[Doubtful]) -> list[tuple[Doubtful, ...]]:
-    """Put recordings into tasks, the largest first, so that no long one is left for the end."""
+    """Divide recordings into tasks, the largest first, so that no long one is left for the end."""
     batches: list[tuple[Doubtful, ...]] = []
     batch: list[Doubtful] = []
     size = 0
@@ -208,7 +208,7 @@ def _batches(doubtful: Sequence[Doubtful]) -> list[tuple[Doubtful, ...]]:
 
 
 def _crashed(source: Source, recording: Recording, crash: Crash) -> list[Profiled]:
-    """Return the row of a recording that crashed the process which read it."""
+    """Return the row of a recording whose reading crashed the process."""
     return [
         _refused(recording, place, f"reading it crashed: {crash.reason}")
         for _, place in source.opened([recording])
@@ -221,7 +221,7 @@ def _refused(recording: Recording, place: Path | InputError, why: str) -> Profil
 
 
 def _profile(source: Source, options: Mapping[str, Any], batch: Sequence[Doubtful]) -> list[Profiled]:
-    """Make the rows of a batch; a recording whose digest is as before needs none."""
+    """Make the rows of a batch; a recording with an unchanged digest needs none."""
     done = []
     opened = source.opened([one.recording for one in batch])
     for (recording, known), (_, place) in zip(batch, opened, strict=True):

@@ -1,4 +1,4 @@
-"""Sources of the recordings of a fleet: a local folder, or a bucket of an object store."""
+"""Sources of recordings of a fleet: a local folder, or a bucket of an object store."""
 
 from __future__ import annotations
 
@@ -19,30 +19,31 @@ from emmclab.traces.recordings import Recording, among, is_in_parts, parts_of, r
 
 #: Limits of the recordings that are copied ahead of the one being profiled: number and total bytes.
 _AHEAD, _AHEAD_BYTES = 8, 64 << 20
-#: Longest name of a copy, because object names may be too long for a file system. Its end tells the format.
+#: Maximum length of the name of a copy, because object names may be too long for a file system. The end of
+#: the name is kept, because it shows the format.
 _NAME_BYTES = 100
 
 
 class Source(Protocol):
-    """Recordings by their paths; it is pickled for workers."""
+    """A source of recordings by path; it is pickled for workers."""
 
     def recordings(self, files: str) -> list[Recording]:
         """Find the recordings whose file names match, in the order of their paths.
 
         Raises:
-            InputError: it cannot be read.
+            InputError: the source cannot be read.
         """
         ...
 
     def named(self, path: str) -> str:
-        """Return the whole address of a recording."""
+        """Return the full address of a recording."""
         ...
 
     def opened(self, batch: Sequence[Recording]) -> Iterator[tuple[Recording, Path | InputError]]:
         """Yield each recording as a local file, until the next one is requested, or why it is missing.
 
         Raises:
-            InputError: none can be read for now, as a network is down.
+            InputError: no recording can be read at the moment, for example without a network.
         """
         ...
 
@@ -56,7 +57,7 @@ class InFolder:
     """A local folder."""
 
     def __init__(self, folder: Path) -> None:
-        """Take the path of the folder."""
+        """Set the path of the folder."""
         self._folder = folder
 
     def __str__(self) -> str:
@@ -79,7 +80,7 @@ class InBucket:
     """A part of a bucket, whose recordings are copied to this machine one after the other."""
 
     def __init__(self, address: str) -> None:
-        """Take the address; nothing is requested yet."""
+        """Set the address; no request is sent yet."""
         self._address = address
 
     def __str__(self) -> str:
@@ -94,7 +95,7 @@ class InBucket:
         return Bucket(self._address, "FOLDER")
 
     def recordings(self, files: str) -> list[Recording]:
-        """Find the recordings below the address; the version tags of the store replace the times."""
+        """Find the recordings below the address; the version tags of the store are used instead of times."""
         listed = self._bucket.listed()
         return among(
             (

@@ -1,9 +1,9 @@
-"""What a fleet's table was made of, and rows that are not in it yet: a file beside the table, and its lock.
+"""The state of a fleet's table: its provenance and its pending rows, in a file next to it, and its lock.
 
-Each line is JSON. The first says what decides a row beside the recording: build and options of reading. The
-others say of a recording which file was profiled (size, times of change, digest); `row` is its row, until the
-table has it; `check` is the SHA-256 of what stands before it on the line, first 16 digits. Without this file
-nothing is lost but time: the digests in the table tell what is unchanged.
+Each line is JSON. The first contains what determines a row besides the recording: build and options of
+reading. Each other line describes the profiled file of a recording (size, times of change, digest). `row` is
+its row, until the table contains it; `check` is the SHA-256 of the line up to this key, first 16 digits. If
+this file is lost, only time is lost: the digests in the table show what is unchanged.
 """
 
 from __future__ import annotations
@@ -22,30 +22,30 @@ from emmclab.traces.recordings import Recording
 
 
 class Profiled(NamedTuple):
-    """A recording that was profiled, or of which the table has the row already (`row` is None)."""
+    """A profiled recording; `row` is None if the table already contains the row."""
 
     recording: Recording
     digest: str | None
-    #: The row as JSON; on one line.
+    #: The row as JSON, in one line.
     row: str | None
 
 
-#: What stands before the check of a line.
+#: The text before the checksum of a line.
 _CHECK = ', "check": "'
 
 
 def _checked(line: str) -> str:
-    """End a line with its check."""
+    """Return a line with its checksum."""
     return f'{line}{_CHECK}{hashlib.sha256(line.encode()).hexdigest()[:16]}"}}\n'
 
 
 def state_of(table: Path) -> Path:
-    """Name the file of the state of a table."""
+    """Return the path of the state file of a table."""
     return table.with_name(f".{table.name}.state")
 
 
 def busy(table: object) -> ConfigError:
-    """Say that another process is at work on a table."""
+    """Return the error that another process is working on a table."""
     return ConfigError(
         f"{table}: another process is working on this table",
         kind="config",
@@ -55,20 +55,20 @@ def busy(table: object) -> ConfigError:
 
 
 class State:
-    """The state of one table; while it is open, no other process works on that table."""
+    """The state of one table; while it is open, no other process can work on the table."""
 
     def __init__(self, table: Path, identity: Identity) -> None:
-        """Name the table, and what decides a row beside the recording."""
+        """Set the table, and what determines a row besides the recording."""
         self.path = state_of(table)
         self._table = table
         self._identity = identity
         self._file: IO[str] | None = None
         self._size = 0
-        #: Of each path the file that was profiled, and its digest.
+        #: The profiled file of each path, and its digest.
         self.known: dict[str, tuple[Recording, str | None]] = {}
-        #: Of each path whose row is here, not in the table, where its line begins.
+        #: Offset of the line of each path whose row is here and not in the table.
         self._places: dict[str, int] = {}
-        #: Recordings that were added since it was opened.
+        #: Number of recordings added since the state was opened.
         self.added = 0
         self._lines_before = 0
 
@@ -90,13 +90,13 @@ class State:
             self._file.close()
 
     def add(self, done: Iterable[Profiled]) -> None:
-        """Keep rows; what is added survives the end of this process."""
+        """Add rows; they survive the end of this process."""
         for one in done:
             self._append(one)
         self._open.flush()
 
     def count(self) -> None:
-        """Count what was added from the file: an interrupt may have come between a line and its count."""
+        """Count the added lines in the file; an interrupt may have come between a line and its count."""
         self._open.flush()
         self._open.seek(0)
         self.added = sum(1 for _ in self._open) - self._lines_before
@@ -113,7 +113,7 @@ class State:
                 yield json.dumps(json.loads(self._open.readline())["row"]) + "\n"
 
     def settle(self, left: Iterable[str]) -> None:
-        """Forget the rows, which the table has now, and every recording but those `left`."""
+        """Remove the rows, which the table now contains, and every recording except those in `left`."""
         known = [(path, self.known[path]) for path in left]
         self._begin()
         self.add(Profiled(recording, digest, None) for _, (recording, digest) in known)
@@ -125,7 +125,7 @@ class State:
         return self._file
 
     def _begin(self) -> None:
-        """Empty the file. A process that is killed here loses what spares time only."""
+        """Empty the file. If the process is killed here, only time is lost."""
         self._open.truncate(0)
         self.known, self._places = {}, {}
         self._size = self._open.write(json.dumps({"identity": self._identity}, sort_keys=True) + "\n")
@@ -138,7 +138,7 @@ class State:
         self.added += 1
 
     def _take(self, recording: Recording, digest: str | None, has_row: bool) -> None:
-        """Take note of a line that begins where the others end."""
+        """Record a line that starts at the end of the others."""
         path = recording.path
         if has_row:
             self._places[path] = self._size
@@ -147,7 +147,7 @@ class State:
         self.known[path] = recording, digest
 
     def _read(self) -> None:
-        """Read what an earlier run left; a damaged or unfinished line is dropped, and all after it."""
+        """Read the lines of an earlier run; a damaged or unfinished line and all later lines are dropped."""
         self._open.seek(0)
         self._size, lines = 0, 1
         try:

@@ -1,4 +1,4 @@
-"""A fleet in numbers: each main figure over the recordings, by group, and the recordings that stand apart."""
+"""Summarises a fleet: each main figure over the recordings, by group, and the outliers."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from emmclab.fleet.figures import COMPARED, FIGURES
 from emmclab.fleet.table import Table
 from emmclab.traces.profile_fields import Field
 
-#: The name of the group of all recordings.
+#: Name of the group of all recordings.
 ALL = "all recordings"
-#: What stands for a key that a recording does not have.
+#: Text for a key that a recording does not have.
 NONE = "(none)"
 
 
 @dataclass(frozen=True)
 class Group:
-    """Recordings that have the same values of the keys they are grouped by."""
+    """Recordings with the same values of the grouping keys."""
 
     name: str
     recordings: int
-    #: Of each main figure the values that are known, in order.
+    #: Known values of each main figure, sorted.
     values: dict[str, list[float]]
 
     def points(self, figure: str) -> list[float] | None:
@@ -41,7 +41,7 @@ class Group:
 
 @dataclass(frozen=True)
 class Outlier:
-    """A recording that stands apart from its group in one figure."""
+    """A recording that is an outlier in its group in one figure."""
 
     path: str
     group: str
@@ -53,7 +53,7 @@ class Outlier:
 
 
 class GroupFields(TypedDict):
-    """A `Group` as JSON has it: by figure, how many recordings have it, and its percentiles over them."""
+    """The JSON form of a `Group`: by figure, the number of recordings that have it, and its percentiles."""
 
     group: str
     recordings: int
@@ -61,7 +61,7 @@ class GroupFields(TypedDict):
 
 
 class OutlierFields(TypedDict):
-    """An `Outlier` as JSON has it."""
+    """The JSON form of an `Outlier`."""
 
     path: str
     group: str
@@ -72,7 +72,7 @@ class OutlierFields(TypedDict):
 
 
 class Refused(TypedDict):
-    """A file that could not be read, and why."""
+    """A file that could not be read, with the reason."""
 
     path: str
     reason: str
@@ -91,23 +91,24 @@ class SummaryFields(TypedDict):
 
 @dataclass(frozen=True)
 class Summary:
-    """A fleet summed up."""
+    """Summary of a fleet."""
 
     by: tuple[str, ...]
-    #: All recordings.
+    #: The group of all recordings.
     whole: Group
-    #: The same in parts; just `whole` where nothing is grouped. The largest first.
+    #: The groups, largest first; only `whole` if nothing is grouped.
     groups: tuple[Group, ...]
-    #: The farthest first.
+    #: Outliers, farthest first.
     outliers: tuple[Outlier, ...]
-    #: Groups with too few recordings for outliers.
+    #: Groups with too few recordings for finding outliers.
     too_small: tuple[str, ...]
     refused: tuple[tuple[str, str], ...]
 
     def headline(self) -> str:
-        """Say the answer in a sentence.
+        """Return the result in a sentence.
 
-        The figure is the first of those compared that recordings know; of groups, the two ends are named.
+        It contains the first compared figure that recordings have; of several groups, the lowest and the
+        highest.
         """
         field = next((one for one in COMPARED if self.whole.values[one.name]), None)
         if field is None:
@@ -153,7 +154,7 @@ class Summary:
 
 
 def summarise(table: Table, by: Sequence[str] = ()) -> Summary:
-    """Sum up a fleet, in groups by keys of its metadata.
+    """Summarise a fleet, grouped by keys of its metadata.
 
     Raises:
         ConfigError: there is no such key.
@@ -186,12 +187,12 @@ def summarise(table: Table, by: Sequence[str] = ()) -> Summary:
 
 
 def _overlap(low: Group, high: Group, figure: str) -> bool:
-    """Whether the middle halves of the recordings of two groups have values in common."""
+    """Return whether the interquartile ranges of two groups overlap."""
     return percentile(low.values[figure], 75) >= percentile(high.values[figure], 25)
 
 
 def shown(field: Field, value: float | None) -> str:
-    r"""Print a value of a figure with its unit.
+    r"""Format a value of a figure with its unit.
 
     >>> shown(COMPARED[0], 1.875)
     '1.88\xa0ms'
@@ -200,7 +201,7 @@ def shown(field: Field, value: float | None) -> str:
 
 
 def is_amount(field: Field) -> bool:
-    """Whether values of a figure differ by factors, as times, sizes and rates do, and shares do not."""
+    """Return whether values of a figure differ by factors, like times, sizes and rates, but not shares."""
     return field.unit != "%"
 
 

@@ -1,4 +1,4 @@
-"""The table of a fleet: one Parquet file with a row for each recording, its bins described in the file."""
+"""The table of a fleet: a Parquet file with a row for each recording, and a description of its histograms."""
 
 from __future__ import annotations
 
@@ -17,34 +17,34 @@ from emmclab.runtime import seal
 from emmclab.runtime.files import folder_aside, put_in_place, written
 from emmclab.runtime.parquet import questions, quoted
 
-#: The key of the file's metadata under which the table is described.
+#: Metadata key of the description of the table.
 _KEY = "emmclab_fleet"
-#: Columns that every table has, with their types.
+#: Columns of every table, with their types.
 _ALWAYS = (
     dict.fromkeys(FIXED, "VARCHAR")
     | dict.fromkeys((one.name for one in FIGURES), "DOUBLE")
     | dict.fromkeys(("bytes", "requests", "fsyncs"), "BIGINT")
 )
 
-#: What tells that a row of the former table is that of a recording.
+#: Condition that a row of the former table belongs to a recording.
 _SAME = {"path": "VARCHAR", "digest": "VARCHAR"}
 _TYPES = {"int": "BIGINT", "float": "DOUBLE", "str": "VARCHAR", "list": "BIGINT[]"}
 
 
 class DamagedError(FormatError):
-    """A table is not as it was written."""
+    """A table is damaged."""
 
 
 class Table:
     """The table of a fleet, on disk."""
 
     def __init__(self, path: Path, name: str = "") -> None:
-        """Open a table; `name` is its address, where `path` is a copy.
+        """Open a table; `name` is its address, if `path` is a copy.
 
         Raises:
             InputError: there is no such file.
-            FormatError: it is none that `emmclab fleet` wrote.
-            DamagedError: it was one, and is damaged.
+            FormatError: it was not written by `emmclab fleet`.
+            DamagedError: it was written by `emmclab fleet`, and is damaged.
         """
         self.path = path
         self.name = name or str(path)
@@ -63,7 +63,7 @@ class Table:
 
     @property
     def keys(self) -> list[str]:
-        """What recordings may be grouped by: keys of folders, and what traces say of themselves."""
+        """Keys by which recordings may be grouped: those of folders, and metadata in the traces."""
         return [*self.description["metadata"], "format", "trace_device"]
 
     def recordings(self, columns: Sequence[str]) -> list[tuple[Any, ...]]:
@@ -84,7 +84,7 @@ class Table:
         return [(path, digest) for path, digest in self._ask("path, digest", "where digest is not null")]
 
     def histograms(self, keys: Sequence[str]) -> dict[str, dict[tuple[Any, ...], list[int]]]:
-        """Add up each histogram over the recordings of each group."""
+        """Sum each histogram over the recordings of each group."""
         found = {}
         for column in (one for one in self.columns if one.startswith(HISTOGRAM)):
             of_keys = [_name(key) for key in keys]
@@ -107,10 +107,10 @@ def write(
     former: Table | None = None,
     kept: Iterable[tuple[str, str]] = (),
 ) -> None:
-    """Write a table whole or not at all: new rows (JSON, a line each), and those `kept` of the former table.
+    """Write a table atomically: new rows (JSON, one per line), and those of the former table in `kept`.
 
-    The same recordings give the same bytes, however many of them were there before. `kept` are paths and
-    digests. A column that no recording has a value for is left out, but for those that every table has.
+    The same recordings result in the same bytes, independent of how many are new. `kept` contains paths and
+    digests. A column without any value is left out, except those that every table has.
     """
     with folder_aside(path.absolute().parent) as aside:
         lines, keep, made = aside / "rows.json", aside / "kept.json", aside / "fleet.parquet"
@@ -120,7 +120,7 @@ def write(
                 for name, value in json.loads(line).items():
                     kinds.setdefault(name, set()).update([] if value is None else [type(value).__name__])
                 file.write(line)
-        # What does not fit into memory goes aside.
+        # Data that does not fit into memory is written to this folder.
         with duckdb.connect(config={"threads": 1, "temp_directory": str(aside / "spilled")}) as database:
             types = _ALWAYS | dict.fromkeys(description["metadata"], "VARCHAR")
             types |= {name: _type(kind) for name, kind in kinds.items() if kind and name not in types}
@@ -148,7 +148,7 @@ def write(
 
 
 def _in_order(database: duckdb.DuckDBPyConnection, metadata: Sequence[str]) -> list[str]:
-    """Name the columns in an order that does not depend on what came first; without those that are empty."""
+    """Return the names of the columns in a fixed order, without empty ones."""
     names = [row[0] for row in database.execute("describe every").fetchall()]
     counting = ", ".join(f"count({_name(name)})" for name in names)
     counts = database.execute(f"select {counting} from every").fetchone()  # noqa: S608
@@ -182,7 +182,7 @@ def _description(path: Path, name: str) -> Description:
 
 
 def _type(kinds: set[str]) -> str:
-    """Return the type of a column by the types of its values."""
+    """Return the column type for a set of value types."""
     return "DOUBLE" if kinds == {"int", "float"} else _TYPES[kinds.copy().pop()]
 
 
@@ -195,6 +195,6 @@ def _list(columns: Iterable[str]) -> str:
 
 
 def _read(path: Path, types: Mapping[str, str]) -> str:
-    """Return the source of a file of JSON lines in SQL."""
+    """Return the SQL source for a file of JSON lines."""
     columns = ", ".join(f"'{name}': '{kind}'" for name, kind in types.items())
     return f"read_json('{quoted(path)}', format = 'newline_delimited', columns = {{{columns}}})"

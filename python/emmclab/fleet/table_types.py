@@ -1,4 +1,4 @@
-"""Types of what the table of a fleet says of itself."""
+"""Types of the description in a fleet's table."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any, TypedDict
 
 
 class Identity(TypedDict):
-    """What decides a row beside the recording: version, build, and the options of `emmclab.read`."""
+    """What determines a row besides the recording: version, build, and the options of `emmclab.read`."""
 
     version: str
     build: str
@@ -14,7 +14,7 @@ class Identity(TypedDict):
 
 
 class Bins(TypedDict):
-    """A histogram: what is counted, its unit, and the upper edges of its ranges."""
+    """A histogram: what is counted, its unit, and the upper edges of its bins."""
 
     counts: str
     unit: str
@@ -22,7 +22,7 @@ class Bins(TypedDict):
 
 
 class Description(TypedDict):
-    """What a table is of; `metadata` are the keys of folders, `bins` the histograms by their columns."""
+    """Description of a table; `metadata` are the keys of folders, `bins` the histograms by column."""
 
     identity: Identity
     metadata: list[str]

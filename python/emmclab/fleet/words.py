@@ -1,4 +1,4 @@
-"""A fleet as tables of text, for terminal and page."""
+"""Formats a fleet as tables of text, for terminal and pages."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from emmclab.fleet.summary import Outlier, Summary, shown
 from emmclab.runtime.signed import signed
 from emmclab.runtime.text_table import TextTable
 
-#: How an outlier is found.
+#: Explanation of how outliers are found.
 OUTLIER_RULE = (
     f"An outlier is more than {OUTLYING:g} robust standard deviations (MAD / 0.6745) from the median of its "
     "group, by logarithms for times, sizes and rates (Iglewicz and Hoaglin, 1993)"
 )
-#: How two fleets are compared.
+#: Explanation of how two fleets are compared.
 TEST_RULE = (
     "Mann-Whitney test, each recording as one value, counted out for up to 60 of them; p corrected for the "
     f"number of figures by Holm's method, a difference from p <= {ALPHA:g}. Cliff's delta is the share of "
@@ -42,7 +42,7 @@ def figures(summary: Summary) -> TextTable:
 
 
 def outliers(summary: Summary, most: int) -> TextTable:
-    """Name the recordings that are farthest apart from their group, each with the figure in which it is."""
+    """Return the table of the outliers farthest from their group, each with its outlying figures."""
     rows = []
     for found in _by_recording(summary)[:most]:
         one = found[0]
@@ -54,7 +54,7 @@ def outliers(summary: Summary, most: int) -> TextTable:
 
 
 def _by_recording(summary: Summary) -> list[list[Outlier]]:
-    """Put the outlying figures of each recording together; the farthest first."""
+    """Group the outlying figures by recording, farthest first."""
     found: dict[str, list[Outlier]] = {}
     for one in summary.outliers:
         found.setdefault(one.path, []).append(one)
@@ -62,7 +62,7 @@ def _by_recording(summary: Summary) -> list[list[Outlier]]:
 
 
 def outlier_remarks(summary: Summary, most: int) -> Iterator[str]:
-    """Say what the table of outliers leaves out, and by which rule it was made."""
+    """Yield notes on what the table of outliers leaves out, and on its rule."""
     left_out = len(_by_recording(summary)) - most
     if left_out > 0:
         yield f"{left_out:,} more recordings are in the output of --json."
@@ -75,12 +75,12 @@ def outlier_remarks(summary: Summary, most: int) -> Iterator[str]:
 
 
 def refused(refusals: Sequence[tuple[str, str]], most: int) -> TextTable:
-    """Name the files that could not be read."""
+    """Return the table of the files that could not be read."""
     return TextTable("Refused", ["File", "Reason"], [list(one) for one in refusals[:most]], 2)
 
 
 def differences(comparison: Comparison) -> TextTable:
-    """Put each figure of two fleets side by side."""
+    """Return the table that compares each figure of two fleets."""
     first, second = comparison.names
     headings = ["Figure", "Verdict", first, second, "Change", "Cliff's delta", "p", "Corrected p", "Needed"]
     rows = [

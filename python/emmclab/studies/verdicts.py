@@ -58,8 +58,7 @@ class CutVerdicts(TypedDict):
 
 
 def rankings(results: Results) -> list[Ranking]:
-    """Return the best and worst setting of each grid by each metric, and whether they differ significantly.
-    """
+    """Return the best and worst setting of each grid by each metric, and whether they really differ."""
     return [
         {"grid": summary.grid, **_ranking(one)} for summary in summaries(results) for one in summary.ranked
     ]
