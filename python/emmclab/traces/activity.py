@@ -1,4 +1,4 @@
-"""The activity of a recording beside its requests: driver commands, waits for durability, journals."""
+"""Tables of the activity in a recording besides its requests: commands, waits for durability, journals."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _COMMAND_COUNTS: tuple[Literal["packed", "reliable", "retries", "errors"], ...] 
 
 
 def activity_tables(activity: Activity) -> list[TextTable]:
-    """Return the parts of an activity as tables: commands of each host, waits for durability, journals.
+    """Return the tables of an activity: commands of each host, waits for durability, journals.
 
     >>> activity_tables({"journals": [{"device": "vda", "commits": 3, "blocks": 40, "handles": 9}]})[0].rows
     [['vda', '3', '40', '9']]

@@ -1,4 +1,4 @@
-"""Types of the activity of a recording beside its requests (`crates/trace/src/events/activity.rs`)."""
+"""Types of the activity in a recording besides its requests (`crates/trace/src/events/activity.rs`)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class CommandCounts(TypedDict):
 
 
 class HostActivity(TypedDict):
-    """The commands of a host, and those whose end or begin was not recorded."""
+    """The commands of a host, and those whose start or end was not recorded."""
 
     host: str
     busy_ns: int
@@ -49,7 +49,7 @@ class SyncStall(TypedDict):
 
 
 class JournalCounts(TypedDict):
-    """Commits of the journal of a device, with their handles and blocks."""
+    """Commits of the journal of a device, with numbers of handles and blocks."""
 
     device: str
     commits: int
@@ -58,7 +58,7 @@ class JournalCounts(TypedDict):
 
 
 class Activity(TypedDict, total=False):
-    """The activity; empty of a trace without it."""
+    """The recorded activity; empty for a trace without it."""
 
     hosts: list[HostActivity]
     syncs: list[SyncCounts]

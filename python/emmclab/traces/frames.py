@@ -1,4 +1,4 @@
-"""Tables of other libraries as streams of requests, through the Arrow C interfaces."""
+"""Converts tables of other libraries to streams of requests, through the Arrow C interfaces."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from emmclab.runtime.extras import EXTRAS, missing
 
 
 class ArrowTable(Protocol):
-    """What hands its columns over: frames of polars and pandas, tables of pyarrow and DuckDB."""
+    """A table that exports its columns: frames of polars and pandas, tables of pyarrow and DuckDB."""
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """Export the table."""
 
 
 def is_stream(table: object) -> bool:
-    """Say whether the first pass uses a table up, as it does what is its own iterator."""
+    """Return whether a table can be read only once, because it is its own iterator."""
     return hasattr(table, "__next__") or hasattr(table, "read_next_batch")
 
 
 def opener(table: ArrowTable, name: str) -> Callable[[], _core.Reader]:
-    """Return what opens a table as a stream of batches, each time from its beginning.
+    """Return a function that opens a table as a stream of batches, each time from its beginning.
 
     Raises:
-        ConfigError: on opening, where this is not a table.
-        UnsupportedError: on opening, where a library is missing.
+        ConfigError: on opening, if this is not a table.
+        UnsupportedError: on opening, if a library is missing.
     """
-    # A frame has the methods of a reader.
+    # A frame has the methods of a reader, so that it can be used as one.
     return cast("Callable[[], _core.Reader]", lambda: _frame(table, name))
 
 
@@ -47,7 +47,7 @@ def _frame(table: Any, name: str) -> _core.Frame:
     try:
         return _core.Frame(table, name)
     except ImportError as error:
-        # pandas needs pyarrow for this.
+        # pandas exports Arrow streams only with pyarrow.
         if error.name in EXTRAS:
             raise missing(error.name) from error
         raise

@@ -1,4 +1,4 @@
-"""The traces that a result was made of: where they lie, their digests, and how they were read."""
+"""The traces from which a result was made: their paths, digests, and options of reading."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from emmclab.traces.trace import Trace
 
 
 def inputs_of(traces: Sequence[Trace]) -> list[InputRecord]:
-    """Return `name`, `path`, `sha256` and `reading` of each trace, as results hold them.
+    """Return `name`, `path`, `sha256` and `reading` of each trace, in the form of results.
 
-    `path` is as it was given; None, as `sha256`, where the trace is no file or cannot be read again.
-    `reading` has the options of `emmclab.read` that differ from the defaults.
+    `path` is as it was given; `path` and `sha256` are None if the trace is not a file or cannot be read
+    again. `reading` contains the options of `emmclab.read` that differ from the defaults.
 
     >>> import emmclab
     >>> (found,) = inputs_of([emmclab.read(emmclab.bundled()[0], only="op=read")])
@@ -29,7 +29,7 @@ def inputs_of(traces: Sequence[Trace]) -> list[InputRecord]:
 
 
 def made_here(inputs: Sequence[InputRecord]) -> MadeFrom:
-    """Return `version`, `command` and `inputs` of a result; `command` where a command makes it."""
+    """Return `version`, `command` and `inputs` of a result; `command` only if a command made it."""
     said: MadeFrom = {"version": __version__}
     if (command := command_line()) is not None:
         said["command"] = command

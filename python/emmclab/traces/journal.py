@@ -1,4 +1,4 @@
-"""What journaling costs, in words: the numbers are those of the core."""
+"""Describes the cost of journaling in words; the numbers are those of the core."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _POINTS = {"mean": "mean", "p50": "p50", "p99": "p99", "max": "max"}
 
 
 class Journal(Document):
-    """What journaling costs in a trace; a mapping of the fields that `emmclab journal --json` prints.
+    """The cost of journaling in a trace; a mapping of the fields that `emmclab journal --json` prints.
 
     >>> import emmclab
     >>> emmclab.read(emmclab.bundled()[0]).journal()["by_role"]
@@ -35,7 +35,7 @@ class Journal(Document):
 
     @property
     def headline(self) -> str:
-        """The answer in a sentence."""
+        """The result in a sentence."""
         share, commits = self["journal_pct"], self["commits"]
         if not self["writes"]:
             return "Nothing is written in this trace."
@@ -63,7 +63,7 @@ class Journal(Document):
         return "; ".join(parts) + "."
 
     def tables(self) -> list[TextTable]:
-        """Return the tables of the terminal and of pages; those without rows are left out.
+        """Return the tables for the terminal and for pages; tables without rows are left out.
 
         >>> import emmclab
         >>> [table.title for table in emmclab.read(emmclab.bundled()[0]).journal().tables()][0]
@@ -83,7 +83,7 @@ class Journal(Document):
         return [table for table in all_of_them if table.rows]
 
     def remarks(self) -> list[str]:
-        """Say what limits the figures."""
+        """Return the limits of the figures."""
         found = []
         if not self.by_roles:
             found.append(
@@ -178,7 +178,7 @@ class Journal(Document):
         )
 
     def _checkpoints(self) -> str:
-        """Return what the checkpoints of a file system without a journal wrote; empty without any."""
+        """Return a sentence on checkpoint writes of a file system without a journal; empty if none."""
         threads = [one for one in self.get("kernel_threads", ()) if one["role"] == CHECKPOINT]
         if not threads:
             return ""
@@ -191,7 +191,7 @@ class Journal(Document):
         )
 
     def _discards_as_reads(self) -> str:
-        """Return that a trace has discards as reads, if the thread that sends them seems to read."""
+        """Return a warning that discards are recorded as reads, if the discard thread seems to read."""
         threads = [one for one in self.get("kernel_threads", ()) if one["role"] == DISCARDS and one["reads"]]
         if not threads:
             return ""
@@ -294,7 +294,7 @@ class Journal(Document):
 
 
 def _rate(low: float, high: float | None) -> str:
-    """Name a class of rates."""
+    """Return the label of a class of rates."""
     if high is None:
         return f"> {low:g}"
     return f"{low:g} - {high:g}" if high else "0"

@@ -1,4 +1,4 @@
-"""Threads of the kernel that write for a file system: known by their names, where a trace has processes."""
+"""Recognises kernel threads that write for a file system by their names, if a trace has process names."""
 
 from __future__ import annotations
 
@@ -7,18 +7,19 @@ from typing import NamedTuple, TypedDict
 
 
 class Kind(NamedTuple):
-    """A kind of thread: how its name begins, its file system, and what it writes."""
+    """A kind of thread: the prefix of its name, its file system, and what it writes."""
 
     begins: str
     file_system: str
     role: str
 
 
-#: What writes the metadata that makes earlier data reachable, as the commits of a journal do.
+#: Description of writes of metadata that makes earlier data reachable, like the commits of a journal.
 CHECKPOINT = "checkpoint"
-#: A thread that sends nothing but discards. Where it reads, a recorder or converter took discards for reads.
+#: Description of a thread that sends only discards. If it reads, a recorder or converter took discards for
+#: reads.
 DISCARDS = "discards"
-#: Names have at most 15 characters, and mostly end with the device: `f2fs_ckpt-254:4`.
+#: Names have at most 15 characters, and usually end with the device: `f2fs_ckpt-254:4`.
 KINDS = (
     Kind("f2fs_ckpt", "f2fs", CHECKPOINT),
     Kind("f2fs_flush", "f2fs", "flushes"),
@@ -31,7 +32,7 @@ KINDS = (
 
 
 class ProcessRow(TypedDict):
-    """What is read of a row of the figure `process_share`; it has further keys."""
+    """The fields that are read from a row of the figure `process_share`; it has more."""
 
     process: str | None
     reads: int
@@ -56,7 +57,7 @@ class KernelThread(TypedDict):
 
 
 def kernel_threads(processes: Iterable[ProcessRow], written_kb: float) -> list[KernelThread]:
-    """Return the threads of file systems among processes (rows of the figure `process_share`), most first.
+    """Return the threads of file systems among processes (rows of the figure `process_share`), largest first.
 
     >>> row = {"process": "f2fs_ckpt-254:4", "reads": 1, "writes": 9, "others": 0}
     >>> row |= {"read_kb": 4.0, "write_kb": 36.0}

@@ -1,4 +1,4 @@
-"""The ledger of a reader in words: what became of each record of a file."""
+"""Describes the ledger of a reader: the number of records of a file by their treatment."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from emmclab import _core
 
 
 def ledger_line(ledger: Mapping[str, int | None]) -> str:
-    """Return the ledger in a line.
+    """Return the ledger in one line.
 
     >>> ledger_line({"seen": 5702, "kept": 5702, "skipped": 0, "headers_stripped": 1155, "reissued": None})
     '5,702 seen, 5,702 kept, 1,155 headers stripped'

@@ -1,4 +1,4 @@
-"""Traces that are made: what fio would issue for a job file, and requests of one kind."""
+"""Generated traces: the requests that fio would issue for a job file, and requests of one kind."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from emmclab import _core
 from emmclab.errors import ConfigError
 from emmclab.traces.trace import Trace
 
-#: Units of sizes, as fio has them: each is 1,024 times the one before.
+#: Units of sizes as in fio: each is 1,024 times the previous one.
 _UNITS = "kmgt"
 
 
 def fio_jobs(path: str | PathLike[str], seed: int = 1, *, requests: int | None = None) -> Trace:
-    r"""Make the trace that fio would issue for a job file.
+    r"""Generate the trace that fio would issue for a job file.
 
     Sizes, shares, reuse, distribution, order of jobs, rates and think times are those of fio; single
-    addresses are of random numbers of emmclab's own. Each file is a region of the address space. Jobs without
-    a rate are meant to be replayed back to back (`mode="back_to_back"`).
+    addresses come from emmclab's own random numbers. Each file is a region of the address space. Jobs without
+    a rate should be replayed back to back (`mode="back_to_back"`).
 
     Args:
         path: the job file; `${NAME}` in it stands for a variable of the environment, as in fio.
@@ -28,7 +28,7 @@ def fio_jobs(path: str | PathLike[str], seed: int = 1, *, requests: int | None =
         requests: ends the trace after this number of requests.
 
     Raises:
-        ConfigError: an option is not understood, a value is none, or a job has no end; with file, line,
+        ConfigError: an option is not supported, a value is invalid, or a job has no end; with file, line,
             option and value.
         InputError: the file cannot be read.
 
@@ -57,7 +57,7 @@ def pattern(
     even: bool = False,
     flush_every: int = 0,
 ) -> Trace:
-    """Make a trace of requests of one kind, which come independently of each other and of the device.
+    """Generate a trace of requests of one kind, which arrive independently of each other and of the device.
 
     Args:
         requests: reads and writes in all.
@@ -65,10 +65,10 @@ def pattern(
         reads_pct: percentage of reads; the others are writes.
         size: bytes of each request.
         span: bytes of the address range of the requests.
-        random_pct: percentage of requests at a random place; the others go on after the last one.
-        zipf: exponent of a Zipf distribution of random places; without it each comes as often.
+        random_pct: percentage of requests at a random place; the others continue after the last one.
+        zipf: exponent of a Zipf distribution of random places; without it the distribution is uniform.
         iops: requests in a second.
-        even: at equal distances in time, rather than as a Poisson process.
+        even: whether arrivals are equidistant, instead of a Poisson process.
         flush_every: writes between two flushes; 0 for none.
 
     Raises:
@@ -100,7 +100,7 @@ def pattern(
 
 
 def size_of(text: str) -> int | None:
-    """Return the bytes of a size as fio writes it; `None` if it is none.
+    """Return the bytes of a size in the notation of fio; `None` if it is not a size.
 
     >>> size_of("4k"), size_of("1GB"), size_of("512"), size_of("4 apples")
     (4096, 1073741824, 512, None)
@@ -112,7 +112,7 @@ def size_of(text: str) -> int | None:
 
 
 def _trace(name: str, open_stream: Callable[[], _core.FioTrace]) -> Trace:
-    # What is made has the methods of a reader.
+    # A generator has the methods of a reader, so that it can be used as one.
     return Trace(name, cast("Callable[[], _core.Reader]", open_stream))
 
 

@@ -6,7 +6,7 @@ from typing import Any, NotRequired, TypedDict
 
 
 class InputRecord(TypedDict):
-    """A trace that went into a result; `sha256` is its first 16 digits, None without a file."""
+    """A trace from which a result was made; `sha256` is its first 16 digits, None without a file."""
 
     name: str
     path: NotRequired[str | None]
@@ -16,19 +16,19 @@ class InputRecord(TypedDict):
 
 
 class DeviceRecord(TypedDict):
-    """A device and all of its settings, as its TOML has them."""
+    """A device and all of its settings, as TOML."""
 
     name: str
     settings: dict[str, Any]
 
 
 class MadeFrom(TypedDict, total=False):
-    """What a result was made of; empty for a result that a study keeps."""
+    """Provenance of a result; empty for a result that a study stores."""
 
     version: str
     command: str
     inputs: list[InputRecord]
     aged_by: list[InputRecord]
-    #: By device: those that differ from its preset, as TOML.
+    #: By device: settings that differ from its preset, as TOML.
     settings: dict[str, dict[str, str]]
     devices: list[DeviceRecord]

@@ -1,4 +1,4 @@
-"""What notebooks show of traces and profiles: small tables, on light and dark ground."""
+"""HTML views of traces and profiles for notebooks, for light and dark backgrounds."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ if TYPE_CHECKING:
     from emmclab.traces.profile import Profile
     from emmclab.traces.trace import Trace
 
-#: Requests of a trace that are shown.
+#: Number of requests of a trace that are shown.
 _ROWS = 5
 _Column = Literal["arrival_ns", "op", "sector", "sectors", "complete_ns", "process"]
 
 
 def trace_html(trace: Trace) -> str:
-    """Show where a trace comes from and its first requests; counts where it has been read.
+    """Return the source of a trace and its first requests; also counts if it has been read to its end.
 
-    A stream that can be read once is left alone.
+    A stream that can be read only once is not read.
     """
     header = trace.header
     facts = [
@@ -43,7 +43,7 @@ def trace_html(trace: Trace) -> str:
 
 
 def profile_html(profile: Profile) -> str:
-    """Show Tables III and IV, and what the trace shows of the paper's findings."""
+    """Return Tables III and IV, and the verdicts of the trace on the paper's findings."""
     parts = [heading_html("Profile", profile.name), f"<div>{escaped(ledger_line(profile['ledger']))}</div>"]
     for title, fields in TABLES:
         cells = [field.text(profile[field.name]) for field in fields]

@@ -25,7 +25,7 @@ from emmclab.traces.trace import Header, Ledger, Trace
 #: Callback: merged parts, all parts, and reused parts (always 0).
 PartsProgress = Callable[[int, int, int], None]
 
-#: Figures that start anew in each part, and the consequence.
+#: Figures that start again in each part, with the consequence.
 _ESTIMATES = {
     "reuse_distance": "the first touch of a page in a part counts as its first of all",
     "update_interval": "an overwrite of a page that was last written in an earlier part has no interval",
@@ -36,19 +36,19 @@ _ESTIMATES = {
 }
 
 
-#: Least number of requests in a slice of a Parquet file, and the largest number of slices.
+#: Minimum number of requests in a slice of a Parquet file, and the maximum number of slices.
 _SLICE_REQUESTS, _MOST_SLICES = 1 << 22, 64
 
 
 @dataclass(frozen=True, order=True)
 class Part:
-    """A part of a trace that is not empty; parts are ordered by time."""
+    """A part of a trace with at least one request; parts are ordered by time."""
 
     first_ns: int
-    """Its first arrival."""
+    """Time of its first arrival."""
     path: Path
     groups: tuple[int, int] | None = None
-    """Row groups of a Parquet file, the last of them excluded; all where None."""
+    """Row groups of a Parquet file, from the first to before the last; None for all."""
 
     def __str__(self) -> str:
         if self.groups is None:
@@ -90,24 +90,24 @@ def profile_parts(
     reading: Mapping[str, Any] | None = None,
     **measures: Any,
 ) -> Profile:
-    """Characterise a trace whose parts, in order of time, are the files below a folder, or slices of a file.
+    """Profile a trace in parallel: its parts are files below a folder in order of time, or slices of a file.
 
     Parts are profiled by `jobs` threads and merged in order. Counts, sizes, localities, response times, gaps
-    between arrivals and unique pages are those of one pass over the whole. What a part cannot know begins
-    anew in it, and is an estimate: `estimates` names those figures, with their error where it is known.
+    between arrivals and unique pages are those of one pass over the whole. Figures that depend on earlier
+    parts start again in each part and are estimates: `estimates` lists them, with their error if it is known.
 
     Args:
         place: a folder, whose files and those of folders in it are the parts, whatever their names; or a
             Parquet file, whose parts are row groups (`slices_of`).
-        jobs: parts that are profiled at once; each takes the memory of a profile.
+        jobs: parts that are profiled in parallel; each needs the memory of a profile.
         progress: called after each part.
         reading: options of `emmclab.read`.
         measures: options of `Trace.profile`.
 
     Raises:
-        InputError: there is no part.
+        InputError: there are no parts.
         FormatError: parts overlap in time, or a part cannot be read.
-        ConfigError: `mend_clock`, which needs one pass, or `only` chooses no request.
+        ConfigError: `mend_clock`, which needs one pass, or `only` selects no request.
     """
     options = dict(reading or {})
     if options.get("mend_clock"):
@@ -124,7 +124,7 @@ def profile_parts(
     stop = threading.Event()
     paths = _paths(place)
     digests: list[str | None] = []
-    # In parallel to the parts, in a thread that an interruption does not wait for.
+    # In parallel with the parts, in a thread for which an interruption does not wait.
     hashing = threading.Thread(target=lambda: digests.append(digest(paths)), daemon=True)
     hashing.start()
     with ThreadPoolExecutor(jobs) as threads:
@@ -226,7 +226,7 @@ def _merge(whole: _core.Profiler, profile: _core.Profiler, part: Part) -> None:
 def _of_folder(folder: Path, traces: Sequence[Trace]) -> tuple[Header, Ledger]:
     """Return the common header of all parts, which must have the same clock, and the sum of their ledgers.
 
-    What a part does not tell, the whole does not.
+    What is unknown for one part is unknown for the whole.
 
     Raises:
         FormatError: parts have different clocks.
@@ -264,10 +264,10 @@ def _of_file(path: Path, options: Mapping[str, Any], slices: Sequence[Trace]) ->
 
 
 def _refuse_nothing(place: Path, ledger: Ledger) -> None:
-    """Reject conditions that no request meets.
+    """Reject conditions that no request satisfies.
 
     Raises:
-        ConfigError: none is left.
+        ConfigError: no request is left.
     """
     if not ledger["kept"]:
         raise ConfigError(
@@ -282,9 +282,9 @@ def _refuse_nothing(place: Path, ledger: Ledger) -> None:
 def estimates(fields: Mapping[str, Any], parts: int) -> list[Estimate]:
     """Return the figures of a profile in parts that are estimates, with the cause, and the error if known.
 
-    `error_pct` of reuse distances is the share of page touches that count as a first touch and are none,
-    because a page was touched in an earlier part. It is exact up to 16,384 unique pages; of more, pages are
-    sampled.
+    `error_pct` of reuse distances is the share of page touches that are wrongly counted as first touches,
+    because the page was touched in an earlier part. It is exact up to 16,384 unique pages; for more, pages
+    are sampled.
     """
     if parts < 2:
         return []

@@ -15,7 +15,7 @@ from emmclab.traces.profile_types import ClockJump, Judged, Reissues
 
 
 class Text(str):
-    """Text that an interactive session shows as it is."""
+    """Text that an interactive session displays unquoted."""
 
     __slots__ = ()
 
@@ -24,7 +24,7 @@ class Text(str):
 
 
 class Profile(Document):
-    """What one pass over a trace found; a mapping of the fields that `emmclab profile --json` prints.
+    """Result of one pass over a trace; a mapping of the fields that `emmclab profile --json` prints.
 
     >>> import emmclab
     >>> profile = emmclab.profile(emmclab.bundled()[0])
@@ -73,7 +73,7 @@ class Profile(Document):
 
     @property
     def journal(self) -> Journal | None:
-        """What journaling costs, by the roles of blocks; None if the trace has no block notes.
+        """The cost of journaling, by the roles of blocks; None if the trace has no block notes.
 
         >>> import emmclab
         >>> emmclab.profile(emmclab.bundled()[0]).journal is None
@@ -84,7 +84,7 @@ class Profile(Document):
 
     @property
     def devices(self) -> list[Row]:
-        """The devices of the trace, the most requests first: the rows of the figure `device_share`.
+        """The devices of the trace, by number of requests: the rows of the figure `device_share`.
 
         >>> import emmclab
         >>> len(emmclab.profile(emmclab.bundled()[0]).devices)

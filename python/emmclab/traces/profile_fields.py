@@ -1,4 +1,4 @@
-"""The columns of Tables III and IV: names, labels, units and meaning, said once for every output."""
+"""The columns of Tables III and IV: names, labels, units and meaning, declared once for every output."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Field(NamedTuple):
 
     @property
     def in_words(self) -> str:
-        """The label inside a sentence.
+        """The label for use inside a sentence.
 
         >>> TABLE_FIELDS["mean_response_ms"].in_words, RESPONSE_P99.in_words
         ('mean response', 'p99 response')
@@ -33,7 +33,7 @@ class Field(NamedTuple):
         return f"{self.label}, {self.unit}" if self.unit else self.label
 
     def text(self, value: float | None) -> str:
-        """Print a value with the column's digits, a small one with three significant digits; a dash for none.
+        """Format a value with the column's decimals, or three significant digits if small; None is a dash.
 
         >>> SIZE_FIELDS[0].text(63668.0), SIZE_FIELDS[4].text(None)
         ('63,668', '–')
@@ -130,10 +130,11 @@ TABLES = (("Table III: sizes", SIZE_FIELDS), ("Table IV: timing and locality", T
 
 #: The columns of both tables by their names.
 TABLE_FIELDS = {field.name: field for field in (*SIZE_FIELDS, *TIMING_FIELDS)}
-#: The 99th percentile of responses, beside the mean of the tables; its name is that in the table of a fleet.
+#: The 99th percentile of response times, in addition to the tables' mean; its name is that in a fleet's
+#: table.
 RESPONSE_P99 = Field("all_response_p99_ms", "p99 response", "ms", 2, "99th percentile of complete - arrival")
 
-#: Figures that a jump of the clock distorts, with and without it: the fields of `key_figures` and of
+#: Figures that a clock jump distorts, with and without jumps: the fields of `key_figures` and of
 #: `key_figures_without_jumps`.
 KEY_FIELDS = (
     Field("duration_s", "Duration", "s", 0, "first arrival to last completion"),
@@ -144,8 +145,8 @@ KEY_FIELDS = (
     Field("idle_pct", "Idle", "%", 2, "share of the duration in which none is, from first to last request"),
 )
 
-#: Figures that re-issues change, with and without them: the fields of `figures` and of `figures_without` in
-#: `reissues`.
+#: Figures that re-issues change, with and without re-issues: the fields of `figures` and of `figures_without`
+#: in `reissues`.
 REISSUE_FIELDS = (
     Field("requests", "Requests", "", 0, "reads and writes"),
     Field("data_size_kb", "Data", "KB", 0, "bytes read and written"),
@@ -155,7 +156,7 @@ REISSUE_FIELDS = (
     *_LOCALITIES,
 )
 
-#: The columns of `device_share`, beside the device.
+#: The columns of `device_share`, after the device.
 DEVICE_FIELDS = (
     Field("requests_pct", "Requests", "%", 1, "share of all requests"),
     Field("reads", "Reads", "", 0, "reads"),
@@ -177,7 +178,7 @@ JUMP_FIELDS = (
 
 
 def jump_cells(jump: ClockJump) -> list[str]:
-    """Print a jump of `clock_jumps`, in the order of `JUMP_FIELDS`.
+    """Format a jump of `clock_jumps`, in the order of `JUMP_FIELDS`.
 
     >>> jump = {"direction": "forward", "time_s": 12.04, "request": 1234, "length_s": 3600.0, "mended": False}
     >>> jump_cells(jump)
@@ -194,7 +195,7 @@ def jump_cells(jump: ClockJump) -> list[str]:
 
 
 def counted_jumps(count: int) -> str:
-    """Count what `clock_jumps` lists; in a trace, both look the same.
+    """Return the number of entries of `clock_jumps` in words: jumps and pauses look the same in a trace.
 
     >>> counted_jumps(1), counted_jumps(0)
     ('1 clock jump or pause of the recording', '0 clock jumps or pauses of the recording')

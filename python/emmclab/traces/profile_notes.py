@@ -1,4 +1,4 @@
-"""Statistics beyond the tables of the paper, in words."""
+"""Describes statistics that the tables of the paper lack."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from emmclab.traces.recorded_registers import recorded_devices
 
 
 def notes(profile: Profile) -> list[tuple[str, str]]:
-    """Describe what the tables of the paper lack: working set, hot pages, queue, idle time, power saving."""
+    """Return notes on what the paper's tables lack: working set, hot pages, queue, idle time, power saving.
+    """
     found: list[tuple[str, str]] = []
     if (pages := profile["working_set"]) is not None:
         found.append(
@@ -69,7 +70,7 @@ def notes(profile: Profile) -> list[tuple[str, str]]:
 
 
 def recording_note(header: Mapping[str, str | None]) -> str | None:
-    """Return the note of a trace of another program: what is missing, and how its requests were made.
+    """Return the note on a trace of another program: what is missing, and how its requests were made.
 
     >>> recording_note({"format": "blktrace", "note": "the files of processors 1 are missing"})
     'the files of processors 1 are missing'
@@ -82,7 +83,7 @@ def recording_note(header: Mapping[str, str | None]) -> str | None:
 
 
 def doubts(ledger: Mapping[str, int | None]) -> list[str]:
-    """Say what makes the figures of a trace doubtful, by its ledger; empty if nothing does.
+    """Return what makes the figures of a trace doubtful, by its ledger; empty if nothing does.
 
     >>> doubts({"lost": 431})
     ['431 events were lost while recording: requests are missing, so rates are too low and gaps too long']
@@ -96,7 +97,7 @@ def doubts(ledger: Mapping[str, int | None]) -> list[str]:
 
 
 def _parts(parts: int, estimates: list[Estimate]) -> str:
-    """Say which figures of a trace that was profiled in parts are estimates."""
+    """Return a note on the figures that are estimates because the trace was profiled in parts."""
     causes = "; ".join(f"{one['figure']} ({one['why']}{_error(one['error_pct'])})" for one in estimates)
     return (
         f"{parts:,} parts were profiled each by itself. Estimates: {causes}. Counts, sizes, localities, "
@@ -109,7 +110,7 @@ def _error(error_pct: float | None) -> str:
 
 
 def _reissues(found: Reissues, window: str | None) -> str:
-    """Describe suspected re-issues, and what they show of the device's link."""
+    """Describe suspected re-issues, and what they show about the device's link."""
     if not found["reissued"]:
         return f"{found['dropped']:,} were dropped on reading"
     text = (

@@ -1,4 +1,4 @@
-"""Percentiles, widths of bins and sizes of caches: from text or numbers to what the core takes."""
+"""Converts percentiles, widths of bins and sizes of caches from text or numbers to the core's form."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _Member = TypeVar("_Member")
 
 _NS = {"us": 10**3, "ms": 10**6, "s": 10**9, "m": 60 * 10**9, "h": 3600 * 10**9}
 _KB = {"KB": 1, "MB": 2**10, "GB": 2**20, "TB": 2**30}
-#: Pages of the cache simulation, KB.
+#: Page size of the cache simulation, KB.
 _PAGE_KB = 4
 
 
@@ -29,10 +29,10 @@ def profiler(
     cache_ops: str = "all",
     cache_exact: bool = False,
 ) -> _core.Profiler:
-    """Begin a profile, with the options of `Trace.profile`.
+    """Start a profile with the options of `Trace.profile`.
 
     Raises:
-        ConfigError: an option has no meaning.
+        ConfigError: an option is invalid.
 
     >>> import json
     >>> sum(sum(one["counts"]) for one in json.loads(profiler("chat").histograms()))
@@ -47,13 +47,13 @@ def profiler(
 
 
 def percentiles_of(values: Iterable[float] | str | None) -> list[float]:
-    """Return percentiles in ascending order, each once, from numbers or from text with commas.
+    """Return percentiles in ascending order without duplicates, from numbers or from comma-separated text.
 
     >>> percentiles_of("99.9,50"), percentiles_of([99, 99.0]), percentiles_of(None)
     ([50.0, 99.9], [99.0], [])
 
     Raises:
-        ConfigError: one is not a number above 0 and up to 100, or the text names none.
+        ConfigError: one is not a number above 0 and up to 100, or the text contains none.
     """
     if values is None:
         return []
@@ -75,12 +75,12 @@ def percentiles_of(values: Iterable[float] | str | None) -> list[float]:
 
 
 def _members(values: Iterable[_Member] | str, option: str) -> Iterable[_Member | str]:
-    """Return the members of a list, or of a text with commas; a text of blanks is its only member."""
+    """Return the members of a list or of comma-separated text; a blank text is its only member."""
     return (between_commas(values, option) or [values]) if isinstance(values, str) else values
 
 
 def percentile_label(percent: float) -> str:
-    """Name a percentile.
+    """Return the name of a percentile.
 
     >>> percentile_label(99.9), percentile_label(50.0)
     ('p99.9', 'p50')
@@ -89,7 +89,7 @@ def percentile_label(percent: float) -> str:
 
 
 def bin_ns(width: str | float | None) -> int:
-    """Return the width of a bin of time in ns, from text or from seconds; 0 for an automatic width.
+    """Return the width of a time bin in ns, from text or from seconds; 0 for an automatic width.
 
     >>> bin_ns("100ms"), bin_ns(1), bin_ns(None)
     (100000000, 1000000000, 0)
@@ -145,7 +145,7 @@ def cache_sizes_kb(sizes: Iterable[str | int] | str | None) -> list[int] | None:
 
 
 def size_text(kb: int) -> str:
-    """Write a size in the largest unit that leaves no fraction.
+    """Format a size in the largest unit without a fraction.
 
     >>> size_text(512), size_text(16384), size_text(1536)
     ('512 KB', '16 MB', '1536 KB')
@@ -155,7 +155,7 @@ def size_text(kb: int) -> str:
 
 
 def cache_policies_of(names: Sequence[str] | str) -> list[str]:
-    """Return names of cache policies, from text with commas; `all` is every policy.
+    """Return names of cache policies from comma-separated text; `all` is every policy.
 
     >>> cache_policies_of("lru, arc"), cache_policies_of("all")[0]
     (['lru', 'arc'], 'lru')
@@ -177,7 +177,7 @@ def cache_policies_of(names: Sequence[str] | str) -> list[str]:
 
 
 class CacheOptions(TypedDict):
-    """The options of the cache simulation as the core takes them; without sizes it has its own."""
+    """The options of the cache simulation in the core's form; without sizes, the core uses its defaults."""
 
     policies: list[str]
     ops: str
@@ -188,13 +188,13 @@ class CacheOptions(TypedDict):
 def cache_options(
     policies: Sequence[str] | str, sizes: Iterable[str | int] | str | None, ops: str, *, exact: bool
 ) -> CacheOptions | None:
-    """Return the options of the cache simulation; None without a policy.
+    """Return the options of the cache simulation; None if no policy is given.
 
     >>> cache_options((), None, "all", exact=False) is None
     True
 
     Raises:
-        ConfigError: a policy, a size or `ops` has no meaning.
+        ConfigError: a policy, a size or `ops` is invalid.
     """
     if not policies:
         return None

@@ -1,4 +1,4 @@
-"""Types of parts of a profile, as the core gives them."""
+"""Types of parts of a profile, as the core returns them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Judged(TypedDict):
     number: int
     title: str
     rule: str
-    #: None if the trace does not hold what it takes.
+    #: None if the trace lacks the necessary data.
     measured: float | None
     unit: str
     shown: Literal["yes", "no", "partly", "unknown"]
@@ -31,7 +31,7 @@ class Judged(TypedDict):
 
 
 class Reissues(TypedDict):
-    """Suspected re-issues: how many, what they show of the link, and figures with and without them."""
+    """Suspected re-issues: their number, what they show about the link, and figures with and without them."""
 
     reissued: int
     reissued_pct: float
@@ -44,7 +44,7 @@ class Reissues(TypedDict):
 
 
 class Estimate(TypedDict):
-    """A figure of a profile in parts that is an estimate, with the cause, and the error where it is known."""
+    """A figure of a profile in parts that is an estimate, with the cause, and the error if it is known."""
 
     figure: str
     why: str
@@ -52,7 +52,7 @@ class Estimate(TypedDict):
 
 
 class FieldDifference(TypedDict):
-    """A field of two profiles; the difference is in points of shares, else in percent of the first."""
+    """Difference of a field of two profiles: in points for shares, else in percent of the first."""
 
     table: str
     field: str

@@ -1,4 +1,4 @@
-"""The published figures that traces are held against."""
+"""The published figures with which traces are compared."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from emmclab import _core
 
 
 class Inconsistency(TypedDict):
-    """A published figure that the other figures of its row do not allow; `column` is a field of a profile."""
+    """A published figure that contradicts the other figures of its row; `column` is a field of a profile."""
 
     name: str
     column: str
     explanation: str
     check: str
     published: float
-    #: The range that the other figures allow; None if it has no such end.
+    #: The range that the other figures allow; None for an open end.
     low: float | None
     high: float | None
 
 
 class PublishedTables(TypedDict):
-    """Published tables; a row has the name of its trace, and figures by the names of fields of a profile."""
+    """Published tables; a row contains the name of its trace, and figures by the names of profile fields."""
 
     rows: list[dict[str, Any]]
     inconsistencies: list[Inconsistency]
@@ -33,7 +33,7 @@ class PublishedTables(TypedDict):
 
 @functools.cache
 def published() -> PublishedTables:
-    """Return Tables III and IV of the IISWC 2015 paper, and what in them cannot be right.
+    """Return Tables III and IV of the IISWC 2015 paper, and their inconsistencies.
 
     `rows` are in the fields of a profile; `inconsistencies` name the column, the check that it fails, and the
     range that the other figures of the row allow.
@@ -46,7 +46,7 @@ def published() -> PublishedTables:
 
 
 def published_row(name: str) -> dict[str, Any] | None:
-    """Find the paper's row for a trace by its name, with or without the number that its public files carry.
+    """Find the paper's row for a trace by its name, with or without the number in its public file names.
 
     >>> published_row("log106_Messaging")["requests"]
     5702

@@ -14,12 +14,12 @@ from emmclab.runtime.files import printable
 from emmclab.traces.profile import Profile
 from emmclab.traces.trace import Trace, Written, refuse_pipes
 
-#: Where the data of the package lies.
+#: The data folder of the package.
 _DATA = Path(__file__).parents[1] / "data"
-#: Conditions on requests: as `--only` takes them, one text or several, or values by key.
+#: Conditions on requests: one or several texts in the form of `--only`, or values by key.
 Only = str | Sequence[str] | Mapping[str, Any]
 
-#: Endings of compression, which say nothing about the format.
+#: Extensions of compressed files, which do not show the format.
 _ENDINGS = {
     *(".csv", ".dat", ".html", ".iolog", ".log", ".parquet", ".perfetto-trace", ".pftrace", ".trace", ".txt"),
     *(".gz", ".xz", ".zst", ".zstd"),
@@ -43,33 +43,32 @@ def read(
     """Open a trace of any format that `emmclab formats` lists.
 
     Args:
-        path: the file; gzip, bzip2, zstd and xz are seen through.
-        format: name of a format; found by content where None.
-        lenient: skip bad records and count them, rather than stop at the first.
+        path: the file; gzip, bzip2, zstd and xz are decompressed.
+        format: name of a format; None to recognise it by content.
+        lenient: skip and count bad records, instead of stopping at the first.
         columns: column names of a generic CSV in order, comma separated.
-        time_unit: `s`, `ms`, `us` or `ns`, where the format leaves it open.
-        size_unit: `sector`, `byte`, `kb` or `page`, where the format leaves it open.
-        reorder_window: requests that may be held back to put them in order of arrival.
-        mend_clock: take clock jumps and pauses of the recording out of the trace. True finds them in a first
-            pass and cuts them to the median gap; a length such as `1h` cuts the gaps above it to the median
-            of those before, in one pass. What follows a backward jump is put after what came before. The
+        time_unit: `s`, `ms`, `us` or `ns`, if the format does not define it.
+        size_unit: `sector`, `byte`, `kb` or `page`, if the format does not define it.
+        reorder_window: number of requests that are buffered to sort them by arrival.
+        mend_clock: remove clock jumps and pauses of the recording from the trace. True finds them in a first
+            pass and cuts them to the median gap; a length such as `1h` cuts longer gaps to the median of the
+            earlier ones, in one pass. Requests after a backward jump are moved after the earlier ones. The
             ledger counts `clock_jumps` and `mended_jumps`.
-        reissue_window: time from the first issue of a request to the second, as `"0-100ms"`;
-            `"0.5ms-3ms"`, that of a UFS link that wakes up, where None. The header holds it
-            (`reissue_window`).
+        reissue_window: time from the first issue of a request to the second, as `"0-100ms"`; if None,
+            `"0.5ms-3ms"`, that of a UFS link that wakes up. The header contains it (`reissue_window`).
         drop_reissued: drop requests that are suspected to be issued a second time. The ledger counts
             `reissued` and `dropped_reissues`.
-        only: the requests that are wanted, as `"process=kworker/*,from=10s,to=2m30s"`, several such texts, or
+        only: selects requests, as `"process=kworker/*,from=10s,to=2m30s"`, several such texts, or
             `{"process": ["fio", "kworker/*"], "from": "10s"}`. Keys: device, process (both with `*` and `?`),
             pid, op, from, to (from the first arrival of the trace). The ledger counts the rest as `filtered`.
 
     Raises:
         InputError: the file cannot be read.
         FormatError: its format is unknown, or its content breaks the format.
-        ConfigError: an option has no meaning, such as a length that is none or an unknown key of `only`, or
-            `reissue_window` is given for a trace with stored marks; on reading, also where a value of `only`
+        ConfigError: an option is invalid, such as a wrong length or an unknown key of `only`, or
+            `reissue_window` is given for a trace with stored marks; on reading, also if a value of `only`
             matches no request.
-        UnsupportedError: `mend_clock=True`, and the trace comes from a pipe, which can be read but once.
+        UnsupportedError: `mend_clock=True`, and the trace is a pipe, which can be read only once.
 
     >>> read(bundled()[0]).name
     'browser-cache'
@@ -95,16 +94,16 @@ def read_slice(
     origin_ns: int,
     groups: tuple[int, int] | None = None,
 ) -> Trace:
-    """Open a part of a trace with options of `read`: a file of several, or row groups of a Parquet file.
+    """Open a part of a trace with options of `read`: one of several files, or row groups of a Parquet file.
 
-    Times of `only` count from `origin_ns`, the first arrival of the whole. A part may hold no request.
+    Times of `only` count from `origin_ns`, the first arrival of the whole. A part may be empty.
     """
     part = (origin_ns, groups)
     return Trace(trace_name(path), lambda: _core.Reader(path, **_as_read(options), slice=part))
 
 
 def _as_read(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return options of `read` as the core takes them."""
+    """Return options of `read` in the form of the core."""
     mend, only = options.get("mend_clock", False), options.get("only")
     changed: dict[str, Any] = {}
     if isinstance(mend, bool):
@@ -115,7 +114,7 @@ def _as_read(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def reading_options() -> dict[str, Any]:
-    """Return the options of `read` with their defaults: the one list for commands, studies and Python.
+    """Return the options of `read` with their defaults, for commands, studies and Python.
 
     >>> reading_options()["lenient"]
     False
@@ -125,7 +124,7 @@ def reading_options() -> dict[str, Any]:
 
 
 def _conditions(only: Only) -> list[str]:
-    """Return the texts of conditions as the core reads them; several values of a key are joined.
+    """Return the texts of conditions in the form of the core; several values of a key are joined.
 
     >>> _conditions({"process": ["fio", "dd"], "pid": 7}), _conditions("op=read")
     (['process=fio|dd', 'pid=7'], ['op=read'])
@@ -144,12 +143,12 @@ def _conditions(only: Only) -> list[str]:
 
 
 def combine(traces: Sequence[Trace], *, offsets_s: Sequence[float] = ()) -> Trace:
-    """Interleave traces on one clock, their starts aligned, as if the applications ran together.
+    """Interleave traces on one clock, aligned at their starts, as if the applications ran together.
 
-    `offsets_s` are the times at which they begin, if not all at 0.
+    `offsets_s` are the start times of the traces; by default all are 0.
 
     Raises:
-        ConfigError: there is one trace, or there are not as many offsets as traces.
+        ConfigError: there is only one trace, or the number of offsets differs from that of the traces.
 
     >>> both = combine([read(path) for path in bundled()[:2]])
     >>> both.ledger["kept"] == sum(read(path).ledger["kept"] for path in bundled()[:2])
@@ -186,7 +185,7 @@ def combine(traces: Sequence[Trace], *, offsets_s: Sequence[float] = ()) -> Trac
 
 
 def join_parts(traces: Sequence[Trace]) -> list[Trace]:
-    """Replace Parquet files that say they are parts of one trace by that trace.
+    """Replace Parquet files that are marked as parts of one trace by that trace.
 
     Such files name the same source and the same number of requests of the whole trace. The joined trace takes
     the place of its first part; all other traces stay as they are.
@@ -202,7 +201,7 @@ def join_parts(traces: Sequence[Trace]) -> list[Trace]:
 def convert(
     source: str | PathLike[str], target: str | PathLike[str], *, to: str | None = None, **options: Any
 ) -> Written:
-    """Read `source` and write it as `target`, as `to` or by its ending. `options` are those of `read`.
+    """Read `source` and write it as `target`, in the format `to` or by its extension.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -222,7 +221,7 @@ def profile(path: str | PathLike[str], **options: Any) -> Profile:
 
 
 def bundled_by_name() -> dict[str, Path]:
-    """Return the traces that come with emmclab by the names under which commands and studies take them.
+    """Return the bundled traces by the names that commands and studies accept.
 
     They are those of `bundled`, and the requests of applications on the model of a phone.
 
@@ -234,7 +233,7 @@ def bundled_by_name() -> dict[str, Path]:
 
 
 def or_bundled(path: Path) -> Path:
-    """Return the path of a trace: of a file, or, where there is none, of the bundled trace of that name.
+    """Return the path of a trace: a file, or the bundled trace of that name if there is no such file.
 
     >>> or_bundled(Path("chat")).name
     'chat.parquet'
@@ -257,7 +256,7 @@ def bundled(*, annotated: bool = False) -> list[Path]:
 
 
 def trace_name(path: str | PathLike[str]) -> str:
-    """Name a trace by its file, without folders and endings.
+    """Return the name of a trace: its file name without folders and extensions.
 
     >>> trace_name("traces/log106_Messaging.txt.gz")
     'log106_Messaging'

@@ -1,4 +1,4 @@
-"""What the devices of a recording said of themselves when it began."""
+"""Registers of the devices of a recording, read when the recording started."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from emmclab import _core
 from emmclab.errors import EmmclabError
 from emmclab.traces.register_types import Fact, RegisterReport, RegisterRow
 
-#: Facts of a device that a line about it has, by their topic, in this order.
+#: Topics of the facts in the summary line of a device, in this order.
 _TOPICS = (
     "product",
     "capacity",
@@ -26,7 +26,7 @@ _TOPICS = (
 
 
 class RecordedDeviceFields(TypedDict):
-    """A `RecordedDevice` as JSON has it; what its registers say is None if they could not be read."""
+    """The JSON form of a `RecordedDevice`; fields from its registers are None if they could not be read."""
 
     disks: list[str]
     kind: str
@@ -39,7 +39,7 @@ class RecordedDeviceFields(TypedDict):
 
 
 class _Stored(TypedDict):
-    """The registers of a device in the header of a trace: the text of each file in a folder."""
+    """The registers of a device as stored in the header of a trace: the text of each file in a folder."""
 
     disks: list[str]
     kind: str
@@ -53,12 +53,12 @@ class RecordedDevice:
     """A device of a recording.
 
     Attributes:
-        disks: names of the recorded disks that are on it.
+        disks: names of its recorded disks.
         kind: `emmc` or `ufs`.
-        files: path and bytes of each file that was read of it, as messages name the path.
+        files: path and bytes of each register file that was read; the path is that in messages.
         gaps: what could not be read, and why.
-        report: what the files say, as `emmclab.registers` has it; None if they are damaged or missing.
-        problem: why not; empty with a report.
+        report: the report on the files, as of `emmclab.registers`; None if they are damaged or missing.
+        problem: why there is no report; empty if there is one.
     """
 
     disks: list[str]
@@ -74,7 +74,7 @@ class RecordedDevice:
         return ", ".join(self.disks)
 
     def line(self) -> str:
-        """Describe it in one line: what it is and can do, and how worn it is."""
+        """Describe the device in one line: what it is and can do, and its wear."""
         if self.report is None:
             return f"{self.name}: {self.problem}" if self.disks else self.problem
         facts = {fact["topic"]: fact["text"] for fact in self.report["facts"]}
@@ -82,7 +82,7 @@ class RecordedDevice:
         return f"{self.name}: " + "; ".join([self.report["standard"], *known])
 
     def to_dict(self) -> RecordedDeviceFields:
-        """Return it for JSON."""
+        """Return all fields as JSON values."""
         report = self.report
         return {
             "disks": self.disks,
@@ -97,11 +97,11 @@ class RecordedDevice:
 
 
 def recorded_devices(header: Mapping[str, str | None], recording: str) -> list[RecordedDevice]:
-    """Read the registers that `emmclab record` has stored with a trace; none if there are none.
+    """Read the registers that `emmclab record` has stored in a trace; empty if it has none.
 
     Args:
-        header: that of the trace.
-        recording: the file, which messages name.
+        header: header of the trace.
+        recording: path of the recording, for messages.
 
     >>> recorded_devices({"registers": None}, "phone.parquet")
     []

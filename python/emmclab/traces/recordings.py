@@ -142,7 +142,7 @@ def _whole(found: list[Recording]) -> list[Recording]:
 
 
 def metadata(path: str) -> dict[str, str | None]:
-    """Read the metadata in the folders of a path; if two folders have the same key, the inner one counts.
+    """Read the metadata in the folder names of a path; if folders have the same key, the inner one counts.
 
     >>> metadata("model=Pixel%206a/build=B1/2024/boot.parquet")
     {'model': 'Pixel 6a', 'build': 'B1'}
@@ -157,7 +157,7 @@ def metadata_keys(found: list[Recording]) -> list[str]:
     """Return the keys of the folders of a fleet, sorted.
 
     Raises:
-        ConfigError: two keys differ by the case of their letters only, which SQL does not tell apart.
+        ConfigError: two keys differ only by case, which SQL does not distinguish.
     """
     first: dict[str, tuple[str, str]] = {}
     for recording in found:

@@ -1,13 +1,14 @@
-"""Types of what the registers of a device say (`crates/registers/src/report.rs`)."""
+"""Types of the report on a device's registers (`crates/registers/src/report.rs`)."""
 
 from __future__ import annotations
 
 from typing import TypedDict
 
-#: What the device is or can do; None if it is not known. `from` names the fields that say so.
+#: A property of the device; None if it is not known. `from` contains the names of the fields that state it.
 Fact = TypedDict("Fact", {"topic": str, "text": str | None, "from": list[str]})
 
-#: A setting of a device that a register gives: its key, its value as TOML, and the fields with their values.
+#: A setting of a device that registers determine: its key, its value as TOML, and the fields with their
+#: values.
 RegisterSetting = TypedDict("RegisterSetting", {"key": str, "value": str, "from": str})
 
 #: An amount in bytes that registers state, and the fields with their values.
@@ -25,7 +26,7 @@ class RegisterRow(TypedDict):
 
 
 class RegisterReport(TypedDict):
-    """Everything that is read from the registers of a device."""
+    """Everything that was read from the registers of a device."""
 
     #: `emmc` or `ufs`.
     kind: str

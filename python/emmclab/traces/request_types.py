@@ -1,4 +1,4 @@
-"""The type of a request, as `Trace.rows` gives it."""
+"""The type of a request, as `Trace.rows` returns it."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from typing import NotRequired, TypedDict
 
 
 class RequestRow(TypedDict):
-    """A request: times in ns, addresses and sizes in sectors; None are times and names that are not known.
+    """A request: times in ns, addresses and sizes in sectors; unknown times and names are None.
 
-    A trace with block notes has a list with an entry for each run of blocks in the keys from `role` on.
+    In a trace with block notes, the keys from `role` on contain lists with an entry for each run of blocks.
     """
 
     arrival_ns: int

@@ -32,17 +32,17 @@ if TYPE_CHECKING:
     from emmclab.traces.frames import ArrowTable
 
 Header = dict[str, str | None]
-#: Counts; one that the input does not tell, as `reissued` without processes and completions, is None.
+#: Counts; None if the input does not show one, such as `reissued` without processes and completions.
 Ledger = dict[str, int | None]
-#: Called after each batch with bytes done, bytes in all (None = unknown) and requests so far.
+#: Called after each batch with the bytes done, the bytes in all (None = unknown) and the requests so far.
 Progress = Callable[[int, int | None, int], None]
 
 
 class Written(NamedTuple):
-    """What became of a trace that was written."""
+    """Result of writing a trace."""
 
     ledger: Ledger
-    """Counts of requests seen, kept and changed on reading."""
+    """Counts of requests that were read, kept and changed."""
     left_out: int
     """Requests whose operation the target format cannot store."""
     lost: dict[str, int]
@@ -50,7 +50,7 @@ class Written(NamedTuple):
 
 
 class Trace:
-    """A recorded stream of requests; each use reads it again, in bounded memory.
+    """A recorded stream of requests; each use reads it again, with bounded memory.
 
     >>> import emmclab
     >>> trace = emmclab.read(emmclab.bundled()[0])
@@ -68,10 +68,10 @@ class Trace:
         reading: Mapping[str, Any] | None = None,
         parts: Sequence[Trace] = (),
     ) -> None:
-        """Make a trace of a stream that can be opened again, unless `once`; opening it finds bad input.
+        """Make a trace from a stream that can be opened again, unless `once`; opening it detects bad input.
 
-        Results name its `path`, the options of `reading` that differ from the defaults, and the `parts` of a
-        trace that is put together of several.
+        Results contain its `path`, the options of `reading` that differ from the defaults, and the `parts` of
+        a combined trace.
         """
         self.name = name
         self.path, self.reading, self.parts = path, dict(reading or {}), tuple(parts)
@@ -101,20 +101,20 @@ class Trace:
 
     @staticmethod
     def from_arrow(table: ArrowTable, name: str = "frame") -> Trace:
-        """Take a table in memory as a trace: of pyarrow, polars, pandas, DuckDB, or any Arrow library.
+        """Make a trace from a table in memory: of pyarrow, polars, pandas, DuckDB, or any Arrow library.
 
         Columns are those of `to_arrow`: `arrival_ns`, `sector`, `sectors` and `op` are needed, rows are in
-        order of arrival, times are whole nanoseconds. Other columns are left out, and named in the note of
-        the header. The table is streamed, and columns that have the type of a trace are not copied. A
-        stream (`pyarrow.RecordBatchReader`) can be read once.
+        order of arrival, times are whole nanoseconds. Other columns are ignored, and listed in the note of
+        the header. The table is streamed, and columns that have the type of a trace are not copied. A stream
+        (`pyarrow.RecordBatchReader`) can be read only once.
 
         Args:
             table: has `__arrow_c_stream__` or `__arrow_c_array__`.
-            name: of the trace; stands in results and errors.
+            name: name of the trace in results and errors.
 
         Raises:
             FormatError: a column is missing or has an impossible type, or, in a pass, a value is missing or
-                impossible, or a row stands after its place; `line` is the row, from 1.
+                impossible, or rows are out of order; `line` is the row, from 1.
             ConfigError: this is not a table of columns.
             UnsupportedError: a library that the table needs is missing, or a stream is read again.
 
@@ -130,7 +130,7 @@ class Trace:
 
     @staticmethod
     def from_polars(frame: polars.DataFrame, name: str = "frame") -> Trace:
-        """Take a polars frame as a trace; as `from_arrow`.
+        """Make a trace from a polars frame, like `from_arrow`.
 
         >>> import emmclab
         >>> trace = emmclab.read(emmclab.bundled()[0])
@@ -141,10 +141,10 @@ class Trace:
 
     @staticmethod
     def from_pandas(frame: pandas.DataFrame, name: str = "frame") -> Trace:
-        """Take a pandas frame as a trace; as `from_arrow`. Times that are missing need an integer type.
+        """Make a trace from a pandas frame, like `from_arrow`; missing times need an integer type.
 
-        pandas turns whole numbers with gaps into floats, which cannot hold nanoseconds and are refused:
-        `Int64` and Arrow types keep them.
+        By default pandas converts integers with gaps to floats, which cannot represent nanoseconds and are
+        rejected; `Int64` and Arrow types keep integers.
 
         >>> import emmclab
         >>> trace = emmclab.read(emmclab.bundled()[0])
@@ -170,7 +170,7 @@ class Trace:
 
     @property
     def counted(self) -> Ledger | None:
-        """The ledger, where the trace has been read to its end.
+        """The ledger, if the trace has been read to its end; else None.
 
         >>> import emmclab
         >>> emmclab.read(emmclab.bundled()[0]).counted is None
@@ -180,10 +180,11 @@ class Trace:
 
     @property
     def clock_jumps(self) -> list[ClockJump]:
-        """Places where the clock jumps or the recording paused; the first 64. Reads the trace once.
+        """Places where the clock jumps or the recording paused; at most the first 64. Reads the trace once.
 
         Each has `direction` (`forward` or `backward`), `time_s` (last arrival before it, seconds from the
-        first), `request` (number of the first one after it), `length_s` and `mended` (whether it is out).
+        first), `request` (number of the first one after it), `length_s` and `mended` (whether it was
+        removed).
 
         >>> import emmclab
         >>> emmclab.read(emmclab.bundled()[0]).clock_jumps
@@ -194,7 +195,7 @@ class Trace:
 
     @property
     def devices(self) -> dict[str, int]:
-        """Requests by device of the trace, most first; empty if none is recorded. Reads the trace once.
+        """Requests by device of the trace, largest first; empty if none are recorded. Reads the trace once.
 
         >>> import emmclab
         >>> len(emmclab.read(emmclab.bundled()[0]).devices)
@@ -205,7 +206,7 @@ class Trace:
 
     @functools.cached_property
     def digest(self) -> str | None:
-        """SHA-256 of the file's bytes, first 16 digits; None if the trace is made, or comes from a pipe.
+        """SHA-256 of the file's bytes, first 16 digits; None if the trace is generated, or comes from a pipe.
 
         >>> import emmclab
         >>> emmclab.read(emmclab.bundled()[0]).digest == emmclab.read(emmclab.bundled()[1]).digest
@@ -215,7 +216,7 @@ class Trace:
 
     @property
     def is_pipe(self) -> bool:
-        """Whether the trace comes from a pipe or another stream, which can be read but once.
+        """Whether the trace comes from a pipe or another stream, which can be read only once.
 
         >>> import emmclab
         >>> emmclab.read(emmclab.bundled()[0]).is_pipe
@@ -225,7 +226,7 @@ class Trace:
 
     @property
     def is_synthetic(self) -> bool:
-        """Whether the trace is made by a model or benchmark, rather than recorded; a file says so itself.
+        """Whether the trace is generated by a model or benchmark, not recorded; files contain this.
 
         >>> import emmclab
         >>> emmclab.read(emmclab.bundled()[0]).is_synthetic
@@ -237,7 +238,7 @@ class Trace:
         """Open the trace at its beginning, as a stream of batches.
 
         Args:
-            one_device: refuse a trace of several devices, whose addresses are not of one space.
+            one_device: reject a trace of several devices, whose addresses are not of one address space.
 
         Raises:
             UnsupportedError: a pipe has been read before.
@@ -246,7 +247,7 @@ class Trace:
         >>> len(emmclab.read(emmclab.bundled()[0]).open().next()) > 0
         True
         """
-        # The stream that was opened to find bad input is as good as a new one.
+        # The stream that was opened to detect bad input is used first.
         stream, self._unread = self._unread, None
         if stream is None:
             refuse_pipes([self], "read twice")
@@ -256,9 +257,9 @@ class Trace:
         return stream
 
     def batches(self, progress: Progress | None = None, *, one_device: bool = False) -> Iterator[_core.Batch]:
-        """Yield the requests in order of arrival, as batches that any Arrow library takes without a copy.
+        """Yield the requests in order of arrival, as batches that Arrow libraries import without a copy.
 
-        With `one_device`, a trace of several devices is refused.
+        With `one_device`, a trace of several devices is rejected.
 
         >>> import emmclab
         >>> trace = emmclab.read(emmclab.bundled()[0])
@@ -307,19 +308,19 @@ class Trace:
 
         Args:
             progress: called after each batch.
-            percentiles: of response and service times, beside the usual ones, within 0.1 %: rows
+            percentiles: additional ones of response and service times, within 0.1 %: rows
                 `percentiles` of each row of `by_operation`.
-            bin: width of the bins of figures over time, as `"1s"` or in seconds; automatic where None (at
-                most 256 bins). Doubled where there would be more than 16,384.
+            bin: width of the bins of figures over time, as `"1s"` or in seconds; automatic if None (at most
+                256 bins). Doubled if there would be more than 16,384.
             cache_policies: policies whose misses are simulated, `"all"` for every one: rows of the figure
                 `miss_ratio`, for 4 KB pages.
-            cache_sizes: sizes of these caches, as `"512KB,16MB"` or in KB; 1 MB to 4 GB where None.
-            cache_ops: requests that go through them: `all`, `read` or `write`.
-            cache_exact: follow every page also in a trace of more than 2**20 page touches, where else one
-                page in up to 64 is followed.
+            cache_sizes: sizes of these caches, as `"512KB,16MB"` or in KB; 1 MB to 4 GB if None.
+            cache_ops: requests that access the caches: `all`, `read` or `write`.
+            cache_exact: track every page; otherwise, in a trace of more than 2**20 page touches, one page in
+                up to 64 is tracked.
 
         Raises:
-            ConfigError: an option has no meaning.
+            ConfigError: an option is invalid.
 
         >>> import emmclab
         >>> trace = emmclab.read(emmclab.bundled()[0])
@@ -340,7 +341,7 @@ class Trace:
             cache_ops=cache_ops,
             cache_exact=cache_exact,
         )
-        # Beside the pass, which leaves this processor's time to a second one.
+        # Runs in parallel with the pass, on another processor.
         hashing = threading.Thread(target=lambda: self.digest, daemon=True)
         hashing.start()
         for batch in self.batches(progress):
@@ -350,7 +351,7 @@ class Trace:
         return Profile({"name": fields.pop("name"), "trace_digest": self.digest, **fields})
 
     def journal(self, progress: Progress | None = None) -> Journal:
-        """Tell what journaling costs: by roles of blocks where there are notes, else by flags and addresses.
+        """Analyse the cost of journaling: by roles of blocks if there are notes, else by flags and addresses.
 
         `kernel_threads` are the threads of file systems by their names, such as the checkpoints of f2fs.
 
@@ -372,7 +373,7 @@ class Trace:
     def write(
         self, path: str | PathLike[str], format: str | None = None, progress: Progress | None = None
     ) -> Written:
-        """Write the trace in another format, by the ending of `path` where none is given.
+        """Write the trace in another format, by default the one of the extension of `path`.
 
         The file appears only when it is complete. Values that the format cannot store are counted.
 
@@ -397,7 +398,7 @@ class Trace:
         return Written(self.ledger, left_out, dict(lost))
 
     def repeated(self, passes: int) -> Trace:
-        """Return the trace several times over, each pass one mean inter-arrival time after the one before.
+        """Return the trace repeated; each pass starts one mean inter-arrival time after the previous one.
 
         >>> import emmclab
         >>> trace = emmclab.read(emmclab.bundled()[0])
@@ -405,12 +406,12 @@ class Trace:
         True
         """
         refuse_pipes([self], "read twice")
-        # A table in memory has no way to repeat itself.
+        # A table in memory cannot be repeated.
         source = self.open if self._can_repeat else self.stored
         return Trace(self.name, lambda: source().repeat(passes))
 
     def stored(self) -> _core.Reader:
-        """Open the trace as a stream of files; one that is made or in memory gets a temporary file.
+        """Open the trace as a stream of files; a generated one or one in memory gets a temporary file.
 
         >>> from emmclab.traces.workload import Workload
         >>> Workload.preset("Music").trace().stored().next() is not None
@@ -421,11 +422,11 @@ class Trace:
         if self._copy is None:
             import tempfile
 
-            # A generator holds the folder: the folder goes with the trace.
+            # A generator holds the folder, so that the folder is removed together with the trace.
             self._aside = folder_aside(Path(tempfile.gettempdir()))
             self._copy = self._aside.__enter__() / "copy.parquet"
             self.write(self._copy)
-            written.pop()  # A temporary file is none that a command keeps.
+            written.pop()  # A temporary file is not an output of a command.
         return _core.Reader(self._copy)
 
     def to_arrow(self) -> pyarrow.Table:
@@ -463,7 +464,7 @@ class Trace:
 
 
 def jumps_of(header: Header) -> list[ClockJump]:
-    """Return the clock jumps that a header holds as JSON, in seconds.
+    """Return the clock jumps in a header (JSON), in seconds.
 
     >>> jumps_of({"clock_jumps": None})
     []
@@ -482,7 +483,7 @@ def jumps_of(header: Header) -> list[ClockJump]:
 
 
 def refuse_pipes(traces: Sequence[Trace], what: str) -> None:
-    """Refuse traces that cannot be read again.
+    """Reject traces that cannot be read again.
 
     Raises:
         UnsupportedError: one of the traces comes from a pipe.

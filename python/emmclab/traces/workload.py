@@ -1,4 +1,4 @@
-"""Workloads: models of what applications ask of their storage, made into traces and taken from them."""
+"""Workloads: models of the storage accesses of applications, generated into traces and fitted to traces."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from emmclab.traces.trace import Progress, Trace
 
 
 class Workload:
-    """A model of what an application asks of its storage; holds no address, name or date of any trace.
+    """A model of an application's storage accesses; contains no address, name or date of any trace.
 
     >>> Workload.preset("Messaging").name
     'Messaging'
     """
 
     def __init__(self, model: _core.WorkloadModel) -> None:
-        """Hold a model of the core; `preset`, `file`, `named` and `fit` make them."""
+        """Wrap a model of the core; use `preset`, `file`, `named` or `fit` to make one."""
         self._model = model
 
     @staticmethod
     def preset(name: str) -> Workload:
-        """Take a workload that comes with emmclab: of IISWC 2015 or of a phone of 2022 (`workload_groups`).
+        """Return a bundled workload: of IISWC 2015 or of a phone of 2022 (`workload_groups`).
 
         >>> Workload.preset("twitter").name
         'Twitter'
@@ -54,7 +54,7 @@ class Workload:
 
     @staticmethod
     def named(name: str) -> Workload:
-        """Take a preset by its name, or a file by its path (ending in `.toml`).
+        """Return a preset by its name, or read a file by its path (ending in `.toml`).
 
         >>> Workload.named("Movie").name
         'Movie'
@@ -66,7 +66,7 @@ class Workload:
 
     @property
     def name(self) -> str:
-        """The name that traces and results carry."""
+        """The name in traces and results."""
         return self._model.name
 
     @property
@@ -75,7 +75,7 @@ class Workload:
         return hashlib.sha256(self.to_toml().encode()).hexdigest()[:16]
 
     def to_toml(self) -> str:
-        """Write every value in full; the same model gives the same text.
+        """Return all values as TOML; the same model results in the same text.
 
         >>> "[bursts]" in Workload.preset("Movie").to_toml()
         True
@@ -90,12 +90,12 @@ class Workload:
         duration_s: float | None = None,
         rate_pct: int = 100,
     ) -> Trace:
-        """Make a trace: same model, seed and options, same bytes.
+        """Generate a trace; the same model, seed and options result in the same bytes.
 
         Args:
-            seed: decides every choice that the model leaves open.
-            requests: how many, rather than those of the model.
-            duration_s: first arrival to last completion, rather than that of the model.
+            seed: seed of all random choices.
+            requests: number of requests, instead of the model's.
+            duration_s: time from the first arrival to the last completion, instead of the model's.
             rate_pct: rate of arrivals, percent of the model's; idle gaps shrink or grow.
 
         >>> Workload.preset("Messaging").trace().profile()["requests"]
@@ -116,13 +116,13 @@ class Workload:
                 self._model, seed=seed, requests=requests, duration_ns=duration_ns, rate_pct=rate_pct
             )
 
-        # A synthesis has the methods of a reader.
+        # A synthesis has the methods of a reader, so that it can be used as one.
         return Trace(self.name, cast("Callable[[], _core.Reader]", synthesis))
 
 
 _SIZES = ("reads.sizes_kb", "writes.sizes_kb")
 _GAPS = ("bursts.opens_pct", "bursts.rounds", "bursts.think_us", "bursts.idle_ms")
-#: The parameters of a model that decide a field or figure of the profile of its trace.
+#: The parameters of a model that determine a field or figure of the profile of its trace.
 PARAMETERS_OF: dict[str, tuple[str, ...]] = {
     "requests": _SIZES,
     "write_requests_pct": _SIZES,
@@ -171,7 +171,7 @@ def benchmarks() -> dict[str, str]:
 
 
 def benchmark_named(name: str) -> str | None:
-    """Return the name of a benchmark as it is written; None of other names.
+    """Return the canonical name of a benchmark; None for other names.
 
     >>> benchmark_named("postmark")
     'Postmark'
@@ -180,7 +180,7 @@ def benchmark_named(name: str) -> str | None:
 
 
 def benchmark_sources(name: str) -> frozenset[str]:
-    """Return the claims and published figures that a benchmark was made from; none for other names.
+    """Return the claims and published figures on which a benchmark is based; empty for other names.
 
     >>> benchmark_sources("Phone_6H")
     frozenset({'advil-fig9-fill'})
@@ -189,7 +189,7 @@ def benchmark_sources(name: str) -> frozenset[str]:
 
 
 def benchmark(name: str, seed: int = 1, *, requests: int | None = None) -> Trace:
-    """Make the trace of a benchmark, cut after `requests`.
+    """Generate the trace of a benchmark, truncated after `requests`.
 
     >>> benchmark("SequentialWrite", requests=3).profile()["requests"]
     3
@@ -223,12 +223,12 @@ def workload_groups() -> dict[str, list[str]]:
     return dict(_core.workload_presets())
 
 
-#: The name of a fitted model where none is given: that of a file may tell of people and dates.
+#: Default name of a fitted model: the name of the file could reveal people and dates.
 FITTED = "fitted"
 
 
 def fit(trace: Trace, progress: Progress | None = None, *, name: str = FITTED) -> Workload:
-    """Take a model from a trace in one pass; nothing in it names the trace, unless `name` does.
+    """Fit a model to a trace in one pass; the model does not contain the trace's name, unless `name` does.
 
     >>> fit(Workload.preset("Email").trace(), name="mail").name
     'mail'
@@ -240,12 +240,12 @@ def fit(trace: Trace, progress: Progress | None = None, *, name: str = FITTED) -
 
 
 def differences(first: Profile, second: Profile) -> list[FieldDifference]:
-    """Return every field of Tables III and IV of two profiles with the difference, second less first.
+    """Return every field of Tables III and IV of two profiles with the difference, second minus first.
 
     `difference_points` is that of shares, in percentage points, `difference_pct` that of other fields, in
     percent of the first; the other one is None. Both are None if a value is missing, or the first is 0 and
-    the second is not. Fields that a clock jump distorts are compared without the jumps, where they are known
-    so.
+    the second is not. Fields that a clock jump distorts are compared without the jumps, if these values are
+    known.
 
     >>> twins = [Workload.preset("Email").trace(seed).profile() for seed in (1, 2)]
     >>> rows = differences(*twins)
@@ -275,13 +275,13 @@ def differences(first: Profile, second: Profile) -> list[FieldDifference]:
 
 
 def _without_jumps(profile: Profile, field: str) -> Any:
-    """Return a field of a profile; without the clock jumps where there are some, and it is known so."""
+    """Return a field of a profile; without the effect of clock jumps, if that value is known."""
     found = profile["key_figures_without_jumps"] if profile.clock_jumps else None
     return found[field] if found and field in found else profile[field]
 
 
 def difference_text(row: FieldDifference) -> str:
-    """Return the difference of a row of `differences` with its unit.
+    """Format the difference of a row of `differences` with its unit.
 
     >>> twins = [Workload.preset("Email").trace(seed).profile() for seed in (1, 2)]
     >>> [difference_text(row) for row in differences(*twins)][1]
@@ -293,7 +293,7 @@ def difference_text(row: FieldDifference) -> str:
 
 
 def jump_notes(profiles: Sequence[Profile]) -> list[str]:
-    """Return for each profile with clock jumps that are not taken out what that does to a comparison.
+    """Return for each profile with unmended clock jumps their effect on a comparison.
 
     >>> jump_notes([Workload.preset("Email").trace().profile()])
     []
@@ -320,7 +320,7 @@ def _seconds(jumps: Sequence[ClockJump]) -> str:
 
 
 def fit_note(trace: Trace) -> str:
-    """Return what a model fitted to a trace copies of its clock jumps; empty without jumps.
+    """Return which clock jumps of a trace a fitted model copies; empty without jumps.
 
     >>> fit_note(Workload.preset("Email").trace())
     ''
@@ -335,7 +335,7 @@ def fit_note(trace: Trace) -> str:
 
 
 def open_input(name: str, seed: int = 1, **reading: Any) -> Trace:
-    """Open a trace file by its path, or make the trace of a workload (preset, or model in a `.toml` file).
+    """Open a trace file by its path, or generate the trace of a workload (preset, or model in `.toml`).
 
     `reading` are options of `emmclab.read`, which concern files only.
 
