@@ -11,8 +11,7 @@ from emmclab.traces.recorded_registers import recorded_devices
 
 
 def notes(profile: Profile) -> list[tuple[str, str]]:
-    """Return notes on what the paper's tables lack: working set, hot pages, queue, idle time, power saving.
-    """
+    """Return notes on what the paper's tables lack: working set, hot pages, queue, idle time, power."""
     found: list[tuple[str, str]] = []
     if (pages := profile["working_set"]) is not None:
         found.append(
