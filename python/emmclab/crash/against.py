@@ -1,4 +1,4 @@
-"""Two explorations compared: which of them loses data at more of its cuts, and whether that is chance."""
+"""Compares two explorations: which loses data at more of its cuts, and whether that may be chance."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import TypedDict
 
 from emmclab.crash.explore import Exploration
 
-#: Probability of chance below which a difference counts as shown.
+#: Significance level: p-values below it count as a difference.
 ALPHA = 0.01
-#: Most cuts of each run for which it is found out how many would show the difference.
+#: Maximum number of cuts of each run that is considered for `enough`.
 _MOST_CUTS = 10_000
 
 
@@ -27,11 +27,11 @@ class DifferenceFields(TypedDict):
 
 @dataclass(frozen=True)
 class Difference:
-    """What two runs lose.
+    """Comparison of the losses of two runs.
 
     Attributes:
-        cuts: of each run, cuts that were tried.
-        losing: of each run, cuts of which some state breaks a promise.
+        cuts: number of cuts tried, for each run.
+        losing: number of cuts with a state that breaks a promise, for each run.
         p: probability of a difference as large as this one if both lose the same share (Fisher's exact test,
             two-sided).
         enough: least number of cuts of each run that shows a difference of these shares with `p` below
@@ -62,7 +62,7 @@ def difference(one: Sequence[Exploration], other: Sequence[Exploration]) -> Diff
 
 
 def fisher(losing: tuple[int, int], cuts: tuple[int, int]) -> float:
-    """Return the two-sided p-value of Fisher's exact test: that of all tables that are no likelier.
+    """Return the two-sided p-value of Fisher's exact test: the sum over all tables that are no likelier.
 
     >>> round(fisher((0, 5), (5, 5)), 6)
     0.007937
@@ -73,7 +73,7 @@ def fisher(losing: tuple[int, int], cuts: tuple[int, int]) -> float:
     least, most = max(0, lost - second), min(first, lost)
     if least == most:
         return 1.0
-    # The ratio of each table to the first one, as whole numbers over one denominator.
+    # The ratio of each table's probability to the first one's, as integers over a common denominator.
     weight = 1
     for i in range(least):
         weight = weight * (first - i) // (i + 1)

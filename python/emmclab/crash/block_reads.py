@@ -1,4 +1,4 @@
-"""The blocks that are read from a block device, as the kernel's tracing tells them."""
+"""Records which blocks are read from a block device, by the kernel's tracing."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ from pathlib import Path
 
 from emmclab.crash.tools import run_tool
 
-#: Where the system usually has tracefs.
+#: Usual mount point of tracefs.
 _TRACEFS = Path("/sys/kernel/tracing")
-#: Our instances of the kernel's trace, which end with the number of their process and one of their own.
+#: Prefix of our instances of the kernel's trace; their names end with the process ID and a number.
 _PREFIX = "emmclab-crash-"
-#: Buffer of an instance on each processor: a mount of a small file system needs a tenth of it.
+#: Trace buffer per processor, KB: a mount of a small file system needs a tenth of it.
 _BUFFER_KB = 1024
 #: Sectors of 512 bytes in a block of 4 KiB.
 _SECTORS = 8
 _EVENT = re.compile(rb"block_bio_queue: (\d+),(\d+) F?(\w)\S* (\d+) \+ (\d+) ")
-#: What the kernel says where its buffer was too small.
+#: The kernel's message if its buffer was too small.
 _LOST = b"LOST"
 _PATIENCE_S = 10.0
 
 
 class BlockReads:
-    """Tells which blocks of 4 KiB are read from a device; a context manager. Needs root.
+    """Records which blocks of 4 KiB are read from a device; a context manager. Needs root.
 
-    Where the kernel cannot trace, or lost events, nothing is known.
+    If the kernel cannot trace, or lost events, no blocks are reported.
     """
 
     _numbers = itertools.count()
 
     def __init__(self, folder: Path) -> None:
-        """Know a private folder, in which tracefs is mounted if the system has not mounted it."""
+        """Set a private folder, in which tracefs is mounted if the system has not mounted it."""
         self._folder = folder
         self._events: int | None = None
         self._end = ExitStack()
@@ -51,7 +51,7 @@ class BlockReads:
 
     @property
     def works(self) -> bool:
-        """Whether the kernel traces."""
+        """Whether tracing works."""
         return self._events is not None
 
     def _start(self) -> None:
@@ -76,9 +76,9 @@ class BlockReads:
 
     @contextmanager
     def watching(self, read: set[int]) -> Iterator[Callable[[str], None]]:
-        """Add to `read` the blocks of 4 KiB that are read meanwhile; none if events are lost.
+        """Add to `read` the blocks of 4 KiB that are read in this context; none if events are lost.
 
-        Gives a function that has to be told the path of the device, as soon as there is one.
+        Yields a function, to be called with the path of the device as soon as it exists.
         """
         devices: list[os.stat_result] = []
         self._drain()
@@ -90,7 +90,7 @@ class BlockReads:
                 read |= _blocks_of(events, os.major(device.st_rdev), os.minor(device.st_rdev)) or set()
 
     def _drain(self) -> bytes:
-        """Return the events since the last time."""
+        """Return the events since the last call."""
         parts = []
         if self._events is not None:
             with contextlib.suppress(BlockingIOError):
@@ -100,7 +100,7 @@ class BlockReads:
 
 
 def _blocks_of(events: bytes, major: int, minor: int) -> set[int] | None:
-    """Return the blocks that the events of a device read; `None` if events are lost.
+    """Return the blocks that were read from a device, by the trace events; `None` if events are lost.
 
     >>> text = b"mount-7 [000] ..... 1.2: block_bio_queue: 7,1 RM 8 + 9 [mount]"
     >>> sorted(_blocks_of(text, 7, 1))
@@ -118,7 +118,7 @@ def _blocks_of(events: bytes, major: int, minor: int) -> set[int] | None:
 
 
 def _remove_left(tracefs: Path) -> None:
-    """Remove the instances of processes that were killed."""
+    """Remove the trace instances of killed processes."""
     for left in (tracefs / "instances").glob(f"{_PREFIX}*"):
         process = left.name.removeprefix(_PREFIX).partition("-")[0]
         if not Path("/proc", process).exists():

@@ -1,8 +1,8 @@
-"""Recovers states by mounting them, unless it is known what that would show.
+"""Recovers states by mounting them, unless the outcome is already known.
 
-The kernel decides by what it reads. If a state holds the same as an earlier one in every block that was read
-while the earlier one was mounted and looked at, its mount would read the same and show the same, whatever its
-other blocks hold. Such a state is counted as pruned and not mounted.
+The outcome depends only on the blocks that the kernel reads. If a state equals an earlier one in every block
+that was read while the earlier one was mounted and examined, its outcome is the same, independent of its
+other blocks. Such a state is counted as pruned and is not mounted.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from emmclab.crash.mounted_files import Mounted, UnreadableError
 from emmclab.crash.mounting import KIND_BLOCKS, NotMountedError, mounted
 from emmclab.crash.scratch import in_memory, scratch
 
-#: Time for a mount, seconds.
+#: Timeout of a mount, seconds.
 _PATIENCE_S = 120.0
-#: Most bytes of files that are kept of states that were mounted.
+#: Maximum size of the files that are kept from mounted states, bytes.
 _MOST_KEPT = 256 << 20
-#: What was found: files, a broken promise, or nothing wrong.
+#: Outcome of a state: files, a broken promise, or None if nothing is wrong.
 Outcome = Taken | Lost | None
 
 
@@ -32,14 +32,14 @@ class ByMount:
     """Recovers the states of an explorer by mounting them; a context manager that removes its files."""
 
     def __init__(self, explorer: _core.Explorer, *, prune: bool, guest: GuestMounts | None = None) -> None:
-        """Know the explorer, and the guest that mounts, if it is not this machine.
+        """Set the explorer, and the guest that mounts, if it is not this machine.
 
-        With `prune`, outcomes that follow from earlier ones are taken from these.
+        With `prune`, outcomes that follow from earlier ones are reused.
         """
         self._explorer, self._prune, self._guest = explorer, prune, guest
         self._outcomes: list[Outcome] = []
         self._bytes = 0
-        #: States whose outcome followed from an earlier one.
+        #: Number of states whose outcome followed from an earlier one.
         self.pruned = 0
         self._end = ExitStack()
 
@@ -57,15 +57,16 @@ class ByMount:
 
     @property
     def image(self) -> Path:
-        """Where the image of the present state is written."""
+        """Path of the image of the current state."""
         return self._folder / "state.img" if self._guest is None else self._guest.disk
 
     def outcome(self, asked: str, look: Callable[[Files], Outcome]) -> Outcome:
-        """Return what `look` finds where the present state is mounted.
+        """Mount the current state and return the result of `look`.
 
         Args:
-            asked: names what `look` depends on beside the files: equal texts, equal findings.
-            look: gets the files; must not keep them.
+            asked: identifies everything that `look` depends on besides the files: equal texts mean equal
+                findings.
+            look: is called with the files; must not keep them.
         """
         known = self._explorer.known_outcome(asked) if self._tells_reads() else None
         if known is not None:
@@ -81,7 +82,7 @@ class ByMount:
         return found
 
     def of_image(self, look: Callable[[Files], Outcome], read: set[int] | None = None) -> Outcome:
-        """Return what `look` finds where the image is mounted; adds to `read` the blocks that were read."""
+        """Mount the image and return the result of `look`; add the blocks that were read to `read`."""
         try:
             with self._mounted(set() if read is None else read) as files:
                 return look(files)
@@ -104,7 +105,7 @@ class ByMount:
             yield Mounted(self._mount)
 
     def _tells_reads(self) -> bool:
-        """Whether it is known what a mount reads, and wanted."""
+        """Return whether the blocks that a mount reads are known and used for pruning."""
         return self._prune if self._guest is not None else self._reads.works
 
     def _learn(self, asked: str, read: set[int], found: Outcome) -> None:
@@ -112,7 +113,7 @@ class ByMount:
         if self._bytes + size > _MOST_KEPT:
             self._explorer.forget_reads()
             self._outcomes, self._bytes = [], 0
-        # The kind of file system is told by blocks that are read before the kernel is asked.
+        # These blocks are read to recognise the file system, before the kernel is asked to mount it.
         self._explorer.learn_reads(asked, [*read, *KIND_BLOCKS], len(self._outcomes))
         self._outcomes.append(found)
         self._bytes += size

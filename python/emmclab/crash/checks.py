@@ -20,20 +20,20 @@ class Check(Protocol):
     """Compares files with the acknowledgements of the workload."""
 
     def wanted(self, lines: Sequence[str]) -> list[str]:
-        """Name the files that it needs."""
+        """Return the names of the files that the check needs."""
 
     def folder(self, lines: Sequence[str]) -> str | None:
         """Return the folder whose whole tree the check reads; `None` if it reads none."""
 
     def __call__(self, files: Files, lines: Sequence[str]) -> Lost | None:
-        """Return the promise that they break, if any."""
+        """Return the promise that the files break, if any."""
 
 
-#: Where SQLite says what `synchronous` promises.
+#: SQLite's documentation of `synchronous`.
 _PRAGMA = "sqlite.org/pragma.html#pragma_synchronous"
-#: Where SQLite says what it takes for granted of a write that power interrupts, and what of a commit.
+#: SQLite's documentation of its assumptions about interrupted writes, and about commits.
 _PSOW, _ATOMIC = "sqlite.org/psow.html", "sqlite.org/atomiccommit.html, 7.6"
-#: Suffixes of the files that belong to a database.
+#: Suffixes of the files of a database.
 _SUFFIXES = ("", "-journal", "-wal")
 
 
@@ -43,15 +43,15 @@ def _last_safe(lines: Sequence[str], name: str) -> int:
 
 
 class CheckFiles:
-    """Each file has its last acknowledged contents, or contents that were begun since."""
+    """Checks that each file has its last acknowledged contents, or contents that were started since."""
 
     def wanted(self, lines: Sequence[str]) -> list[str]:
-        """Name every file that was spoken of."""
+        """Return the name of every file in the lines."""
         safe, begun = _states(lines)
         return [f"/{name}" for name in sorted(safe.keys() | begun.keys())]
 
     def folder(self, _lines: Sequence[str]) -> str | None:
-        """It needs no folder."""
+        """Return `None`: no folder is needed."""
         return None
 
     def __call__(self, files: Files, lines: Sequence[str]) -> Lost | None:
@@ -67,7 +67,7 @@ class CheckFiles:
 
 
 def _states(lines: Sequence[str]) -> tuple[dict[str, str], dict[str, tuple[str, str]]]:
-    """Return what is safe of each file, and what was begun since."""
+    """Return the acknowledged contents of each file, and the contents that were started since."""
     safe: dict[str, str] = {}
     begun: dict[str, tuple[str, str]] = {}
     for line in lines:
@@ -88,7 +88,7 @@ def _described(data: bytes | None) -> str:
 
 
 def _is_begun(data: bytes | None, before: str, verb: str, what: str) -> bool:
-    """Whether a file is on its way from what it was to what it is to be."""
+    """Return whether the contents of a file are between its old and its new contents."""
     if _described(data) == what:
         return True
     if data is None or verb not in ("makes", "grows"):
@@ -104,14 +104,14 @@ def _short(what: str) -> str:
 
 
 class CheckLog:
-    """Every record that was safe is there, in order."""
+    """Checks that every acknowledged record of the log is present, in order."""
 
     def wanted(self, _lines: Sequence[str]) -> list[str]:
-        """Name the log."""
+        """Return the name of the log."""
         return [f"/{workloads.LOG}"]
 
     def folder(self, _lines: Sequence[str]) -> str | None:
-        """It needs no folder."""
+        """Return `None`: no folder is needed."""
         return None
 
     def __call__(self, files: Files, lines: Sequence[str]) -> Lost | None:
@@ -131,10 +131,10 @@ def _record(number: int) -> bytes:
 
 
 class CheckSqlite:
-    """A database opens, is sound, and has every row whose transaction was committed."""
+    """Checks that a database opens, is intact, and has every row of a committed transaction."""
 
     def __init__(self, mode: str | None, level: str | None, *, garbles: bool = False) -> None:
-        """Know what SQLite promises in this mode; nothing is known to be documented without.
+        """Set the journal mode and the level of `synchronous`; without them, no loss counts as documented.
 
         `garbles`: the device may leave garbage in the sectors of a write in flight.
         """
@@ -145,11 +145,11 @@ class CheckSqlite:
         weakref.finalize(self, end.close)
 
     def wanted(self, _lines: Sequence[str]) -> list[str]:
-        """Name the database and what belongs to it."""
+        """Return the names of the database and its other files."""
         return [f"/{workloads.DATABASE}{suffix}" for suffix in _SUFFIXES]
 
     def folder(self, _lines: Sequence[str]) -> str | None:
-        """It needs no folder."""
+        """Return `None`: no folder is needed."""
         return None
 
     def __call__(self, files: Files, lines: Sequence[str]) -> Lost | None:
@@ -198,8 +198,8 @@ class CheckSqlite:
         return (f"{last - count} rows are missing before row {last}", 0) if count != last else (None, last)
 
     def _documented(self, rows: int | None) -> str | None:
-        """Return the documentation that excludes a loss of `rows` rows; `None` rows = a damaged database."""
-        # The block that commits holds the end of the last transaction in a WAL, and old pages in a journal.
+        """Return the documentation that permits a loss of `rows` rows; `None` rows = a damaged database."""
+        # In a WAL, the block of the commit contains the end of the last transaction; in a journal, old pages.
         if self._garbles and (
             (self._mode == "wal" and rows == 1) or (self._mode == "persist" and rows is None)
         ):
@@ -225,7 +225,7 @@ class CheckSqlite:
 
 
 def check_for(workload: str, *, garbles: bool = False) -> Check:
-    """Return the check that belongs to a workload; `garbles`: sectors in flight may hold anything."""
+    """Return the check of a workload; `garbles`: sectors of a write in flight may contain garbage."""
     if workload == generated.CHECK:
         return CheckPrograms()
     base = workload.removesuffix(workloads.UNSYNCED)

@@ -1,8 +1,8 @@
-"""Checks of generated programs: what a cut may leave of files and folders, by what was synced before.
+"""Checks of generated programs: what a cut may leave of files and folders, depending on the syncs before.
 
-The files that are found are compared with a model of the program (`tree`). What was synced has to be there;
-of what was not, each part may be old or new. Bytes are those of a version of the file, or zeros where the
-last version that is durable had none, so that data of other files is found out.
+The files that are found are compared with a model of the program (`tree`). Synced data and names have to be
+present; each part of the rest may be old or new. Each byte must be that of a version of the file, or zero
+beyond the end of the last durable version, so that data of other files is detected.
 """
 
 from __future__ import annotations
@@ -16,26 +16,26 @@ from emmclab.crash.programs import HERE, Operation, operation, written
 from emmclab.crash.promises import Promises, promises_of
 from emmclab.crash.tree import TOP, Named, RefusedError, Tree
 
-#: Operations that make all that was done before durable.
+#: Operations that make all earlier operations durable.
 _ALL = ("sync", "syncfs")
-#: Operations that make a file durable; the first also its names, where the file system says so.
+#: Operations that make a file durable; the first one also its names, if the file system promises that.
 _ONE = ("fsync", "fdatasync", "msync")
-#: Bytes of contents that are compared at once.
+#: Number of bytes of contents that are compared at once.
 _PIECE = 512
 
 
 @dataclass
 class History:
-    """A program up to a moment.
+    """A program and its model up to a moment.
 
     Attributes:
-        number: the program, and so its folder.
+        number: number of the program, and so of its folder.
         name: its name.
-        states: what its paths lead to before the first operation and after each; the last may be in progress.
+        states: targets of its paths before the first operation and after each; the last may be in progress.
         tree: the last state, with all versions of all files.
-        operations: what was done, for messages.
-        ends: of each state, the operation after which it is.
-        is_known: whether the model knows what all operations did.
+        operations: executed operations, for messages.
+        ends: for each state, the operation that it follows.
+        is_known: whether the model knows the effect of all operations.
         least: index in `states` of the first state that a cut may leave.
         durable: by inode, the operation after which its contents are durable.
         named: by inode, the index in `states` from which its own name and attributes are durable.
@@ -55,7 +55,7 @@ class History:
     entries: dict[int, int] = field(default_factory=dict)
 
     def copy(self) -> History:
-        """Return a copy that goes its own way."""
+        """Return an independent copy."""
         return replace(
             self,
             states=list(self.states),
@@ -69,19 +69,19 @@ class History:
 
 
 class CheckPrograms:
-    """The folder of the program that runs is in a state that its operations and syncs allow."""
+    """Checks that the folder of the running program is in a state that its operations and syncs allow."""
 
     def __init__(self) -> None:
-        """Begin before the first program."""
+        """Start before the first program."""
         self._told = _Told()
         self._running: tuple[int, History | None] = (-1, None)
 
     def wanted(self, _lines: Sequence[str]) -> list[str]:
-        """Name the files that it needs: none, as it needs a folder."""
+        """Return an empty list: the check needs a folder, not single files."""
         return []
 
     def folder(self, lines: Sequence[str]) -> str | None:
-        """Return the folder of the program that runs; `None` if none runs."""
+        """Return the folder of the running program; `None` if none is running."""
         history = self._after(lines)
         return None if history is None else f"/p{history.number}"
 
@@ -107,7 +107,7 @@ def _promises(line: str) -> Promises:
 
 
 class _Told:
-    """Follows what the runner prints; lines that were followed before are not followed again."""
+    """Parses the output of the runner; lines that were parsed before are not parsed again."""
 
     def __init__(self) -> None:
         self._start = -1
@@ -116,7 +116,7 @@ class _Told:
         self._history = History(0, "", [{}], Tree())
 
     def running(self, lines: Sequence[str]) -> History | None:
-        """Return the program that runs after these lines; `None` before, between and after programs."""
+        """Return the program that is running after these lines; `None` before, between and after programs."""
         marks = (at for at in reversed(range(len(lines))) if lines[at].startswith(("begin ", "end ")))
         start = next(marks, None)
         if start is None or lines[start].startswith("end "):
@@ -136,7 +136,7 @@ class _Told:
         self._done = own[:ended]
         if ended == len(own):
             return self._history
-        # The last one is in progress: it may be done, and the next lines say more of it.
+        # The last operation is in progress: it may be complete, and later lines state its result.
         history = self._history.copy()
         _do(history, self._index, operation(own[-1].removeprefix("does ")), promises, is_done=False)
         return history
@@ -147,7 +147,7 @@ def _do(history: History, index: int, one: Operation, promises: Promises, *, is_
     try:
         tree.apply(index, one, written(number, index, one))
     except RefusedError:
-        # One that is in progress will fail; one that was done follows a link, which the model does not.
+        # An operation in progress will fail; a completed one followed a link, which the model does not.
         history.is_known &= not is_done
         return
     history.operations.append(one)
@@ -178,7 +178,7 @@ def _judged(history: History, nodes: Mapping[str, Node], promises: Promises) -> 
     if promises.names == "in_order":
         reasons = [_differs(history, nodes, at) for at in _from(history)]
         if all(reason is not None for reason in reasons):
-            # The last state that a cut may leave says best what is missing.
+            # The last state that a cut may leave is the best description of what is missing.
             return _lost(history, "fsync", str(reasons[0]))
         allowed = [at for at, reason in zip(_from(history), reasons, strict=True) if reason is None]
     else:
@@ -190,7 +190,7 @@ def _judged(history: History, nodes: Mapping[str, Node], promises: Promises) -> 
 
 
 def _judged_by_name(history: History, nodes: Mapping[str, Node], promises: Promises) -> Lost | None:
-    """Judge where each name is old or new by itself."""
+    """Judge a state if each name may be old or new independently."""
     for path in sorted({*nodes, *(path for state in history.states for path in state)}):
         if (reason := _differs_alone(history, nodes, path)) is not None:
             return _lost(history, "fsync", reason)
@@ -207,7 +207,7 @@ def _judged_by_name(history: History, nodes: Mapping[str, Node], promises: Promi
 
 
 def _from(history: History, path: str | None = None) -> range:
-    """Return the indices of the states that a cut may leave, or may leave of a path."""
+    """Return the indices of the states that a cut may leave, in all or for one path."""
     least = history.least
     if path is not None:
         folder = path.rpartition("/")[0]
@@ -222,7 +222,7 @@ def _from(history: History, path: str | None = None) -> range:
 
 
 def _only(history: History, folder: str) -> int | None:
-    """Return the inode of a folder that a cut leaves for sure at a path; `None` if it may be another."""
+    """Return the inode of the folder at a path after any allowed cut; `None` if it may be different ones."""
     found = {named.inode if named else None for named in _states_of(history, folder)}
     return found.pop() if len(found) == 1 else None
 
@@ -232,12 +232,12 @@ def _states_of(history: History, path: str) -> list[Named | None]:
 
 
 def _differs(history: History, nodes: Mapping[str, Node], at: int) -> str | None:
-    """Say how the names that are found differ from those of a state; `None` if they do not."""
+    """Return how the found names differ from those of a state; `None` if they do not."""
     state = history.states[at]
     for path in sorted({*nodes, *state}):
         if (reason := _unlike(path, nodes.get(path), state.get(path))) is not None:
             return reason
-    # Two names of one file lead to one inode, and names of two files do not.
+    # Two names of one file must have one inode, and those of two files different ones.
     found: dict[int, int] = {}
     for path, named in state.items():
         if found.setdefault(named.inode, nodes[path].inode) != nodes[path].inode:
@@ -246,7 +246,7 @@ def _differs(history: History, nodes: Mapping[str, Node], at: int) -> str | None
 
 
 def _differs_alone(history: History, nodes: Mapping[str, Node], path: str) -> str | None:
-    """Say how a path differs from all that it led to since it was durable; `None` if it does not."""
+    """Return how a path differs from all that it led to since it was durable; `None` if it does not."""
     reasons = [
         _unlike(path, nodes.get(path), history.states[at].get(path), links=False)
         for at in _from(history, path)
@@ -257,7 +257,7 @@ def _differs_alone(history: History, nodes: Mapping[str, Node], path: str) -> st
 
 
 def _torn_rename(history: History, nodes: Mapping[str, Node]) -> str | None:
-    """Say which file that was durable is gone by all its names since, or has two where it always had one."""
+    """Return a durable file that is missing under all its names, or has two although it always had one."""
     for inode, one in history.tree.inodes.items():
         if one.kind == "folder" or inode not in history.named:
             continue
@@ -282,7 +282,7 @@ def _may_be(history: History, path: str, inode: int) -> bool:
 
 
 def _is_entry(history: History, nodes: Mapping[str, Node], path: str) -> bool:
-    """Whether a path is there by a new entry of a folder that has its old name yet."""
+    """Return whether a path exists by a new entry in a folder that still has its old name."""
     node = nodes.get(path)
     return node is not None and any(
         _unlike(path, node, entry, links=False) is None for entry in _entries(history, path)
@@ -290,7 +290,7 @@ def _is_entry(history: History, nodes: Mapping[str, Node], path: str) -> bool:
 
 
 def _entries(history: History, path: str) -> list[Named]:
-    """Return what a path may lead to, if each entry of each folder is old or new by itself."""
+    """Return the possible targets of a path, if each entry of each folder may be old or new independently."""
     folder, _, name = path.rpartition("/")
     inodes = {entry.inode for entry in _entries(history, folder)} if folder else {TOP}
     found = []
@@ -321,7 +321,7 @@ def _unlike(path: str, node: Node | None, named: Named | None, *, links: bool = 
 def _contents(
     history: History, nodes: Mapping[str, Node], state: Mapping[str, Named], promises: Promises
 ) -> Lost | None:
-    """Return the first file with contents that it cannot have; `None` if there is none."""
+    """Return the first file with impossible contents; `None` if there is none."""
     for path, named in state.items():
         node = nodes.get(path)
         if named.kind != "file" or node is None:
@@ -348,7 +348,7 @@ def _contents(
 
 
 def _unlike_all(data: bytes, versions: Sequence[bytes]) -> tuple[str, str] | None:
-    """Return the promise that contents break and how they differ from all versions, the durable one first."""
+    """Return the promise that contents break, and how they differ from all versions (durable one first)."""
     sizes = [len(version) for version in versions]
     if not min(sizes) <= len(data) <= max(sizes):
         expected = f"{sizes[0]:,}" if len({*sizes}) == 1 else f"{min(sizes):,} to {max(sizes):,}"
@@ -367,7 +367,7 @@ def _unlike_all(data: bytes, versions: Sequence[bytes]) -> tuple[str, str] | Non
 
 
 def _is_of(versions: Sequence[bytes], at: int, byte: int) -> bool:
-    """Whether a version has this byte here; what is allocated and not written yet reads as zero."""
+    """Return whether any version has this byte here; allocated but unwritten bytes read as zero."""
     return any(version[at] == byte if at < len(version) else byte == 0 for version in versions)
 
 

@@ -1,4 +1,4 @@
-"""Explores a crash log: every state of this share is recovered and judged."""
+"""Explores a crash log: recovers and judges every state of a share."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from emmclab.crash.judging import Judge, require
 from emmclab.crash.recording import MOUNTED
 from emmclab.errors import ConfigError, EmmclabError, UnsupportedError
 
-#: Time between two reports of progress, seconds.
+#: Interval of progress reports, seconds.
 _REPORT_S = 0.5
-#: What a cut may leave of a write: 4 KiB old or new, sectors old or new, sectors in flight garbled too.
+#: What a cut may leave of a write: 4 KiB old or new, sectors old or new, or also garbled sectors in flight.
 TEARS = ("none", "sector", "inside")
 
 
 class CoreOptions(TypedDict):
-    """The options of an exploration as the core takes them."""
+    """The options of an exploration in the form of the core."""
 
     cuts: int
     states: str
     seed: int
     tear: str
-    #: The mark of the log from which on power is cut; None: from its beginning.
+    #: The mark in the log from which power is cut; None: from the beginning.
     from_mark: str | None
     only: tuple[int, int | None] | None
     share: tuple[int, int]
@@ -38,21 +38,22 @@ class CoreOptions(TypedDict):
 
 @dataclass(frozen=True)
 class Options:
-    """What is explored, and how.
+    """Options of an exploration.
 
     Attributes:
-        cuts: most moments at which power is cut.
-        states: how states of a cut are chosen, as `device,boundary,omit1:64,random:50`.
-        seed: decides which cuts and states are tried.
-        tear: `none`: 4 KiB are written as a whole or not at all; `sector`: 512 bytes are; `inside`: 512 bytes
-            of a write in flight may be garbled, unless it is a reliable one.
-        recovery: `process`, `e2fsck` or `mount`; what the first two leave is mounted for a command as check.
-        check: a workload's name, whose check judges files; a command, which runs where the kernel mounts the
-            disk after its recovery; or `None`.
-        recovery_cuts: of each state, most cuts during the recovery of layers.
-        share: this share of the states, from 0, and how many there are.
-        only: exactly this cut, and of it exactly this state.
-        prune: a state is not mounted if what its mount shows follows from that of an earlier state.
+        cuts: maximum number of moments at which power is cut.
+        states: selection of the states of a cut, as `device,boundary,omit1:64,random:50`.
+        seed: seed of the choice of cuts and states.
+        tear: `none`: 4 KiB are written atomically; `sector`: 512 bytes are; `inside`: 512 bytes of a write in
+            flight may be garbled, unless it is a reliable write.
+        recovery: `process`, `e2fsck` or `mount`; after the first two, the result is mounted if the check is a
+            command.
+        check: a workload's name, whose check judges files; a command, which runs in the folder where the
+            kernel mounts the recovered disk; or `None`.
+        recovery_cuts: maximum number of cuts during the recovery of layers, for each state.
+        share: number of this share of the states, from 0, and number of shares.
+        only: explore only this cut, and only this state of it.
+        prune: do not mount a state if the outcome follows from that of an earlier state.
         guest: kernel file of a guest that mounts the states; `None`: this machine does.
     """
 
@@ -69,7 +70,7 @@ class Options:
     guest: str | None = None
 
     def require(self) -> None:
-        """Refuse, before anything runs, what could not be explored afterwards.
+        """Reject, before anything runs, options that could not be explored afterwards.
 
         Raises:
             ConfigError: states, tear, check or recovery are wrong, or not possible for this user and machine.
@@ -79,7 +80,7 @@ class Options:
         require(self.check, self.recovery, self.guest)
 
     def core(self) -> CoreOptions:
-        """Return the options of the core."""
+        """Return the options in the form of the core."""
         if self.tear not in TEARS:
             raise ConfigError(
                 f"`{self.tear}` is not a way to tear writes at a power cut",
@@ -100,25 +101,26 @@ class Options:
 
 @dataclass
 class Exploration:
-    """What came of an exploration, of one share or of all."""
+    """Result of an exploration, of one share or of all."""
 
     states: int = 0
-    #: Number of the last state that was judged; -1 = none.
+    #: Number of the last judged state; -1 = none.
     last: int = -1
     took_s: float = 0.0
     covered: Covered = field(default_factory=lambda: Covered())
-    #: By level, promise, whether documentation excludes it, and whether commands break it, not a state.
+    #: By level, promise, whether the loss is documented, and whether commands, not a state, break the
+    #: promise.
     kinds: dict[tuple[str, str, bool, bool], Finding] = field(default_factory=dict)
-    #: By cut; a cut whose states all equal earlier ones has none.
+    #: By cut; a cut whose states all equal earlier ones has no entry.
     verdicts: dict[int, CutTally] = field(default_factory=dict)
     finished: bool = False
-    #: States of an earlier run that were taken up, and not judged again.
+    #: Number of states whose verdict was reused from an earlier run.
     reused: int = 0
-    #: States that were not mounted, as what their mount shows followed from an earlier one.
+    #: Number of states that were not mounted, because their outcome followed from an earlier one.
     pruned: int = 0
 
     def add(self, finding: Finding) -> None:
-        """Count a finding; of its kind, the first state is kept."""
+        """Count a finding; the first state of its kind is kept."""
         key = (finding.level, finding.promise, finding.documented is not None, finding.way == COMMANDS)
         known = self.kinds.get(key)
         if known is None:
@@ -134,7 +136,7 @@ class Exploration:
         self.reused += other.reused
         self.pruned += other.pruned
         self.took_s = max(self.took_s, other.took_s)
-        # Each share goes through all cuts: the slowest says how far all are.
+        # Each share covers all cuts, so the slowest share determines the progress.
         reports = [covered for covered in (self.covered, other.covered) if covered]
         self.covered = min(reports, key=lambda covered: covered["cuts"], default=Covered())
         self.finished &= other.finished
@@ -150,18 +152,18 @@ class Exploration:
 
 
 def open_run(log: str, *, base: str | None = None) -> tuple[_core.CrashRun, Facts]:
-    """Open a crash log, or one of dm-log-writes for a device that held `base`; also give what it says."""
+    """Open a crash log, or one of dm-log-writes for a device that held `base`; return it with its facts."""
     run = _core.CrashRun(log, base=base)
     facts: Facts = json.loads(run.facts())
     return run, facts
 
 
 def require_recoverable(run: _core.CrashRun, options: Options) -> None:
-    """Refuse a log whose file system cannot be recovered in the way that is asked for.
+    """Reject a log whose file system cannot be recovered in the requested way.
 
     Raises:
-        ConfigError: the disk holds no ext4, and the kernel is not to mount it.
-        UnsupportedError: it is an ext4 with features that recovery in process does not know.
+        ConfigError: the disk contains no ext4, and `recovery` is not `mount`.
+        UnsupportedError: it is an ext4 with features that recovery in process does not support.
     """
     if options.recovery == "mount":
         return
@@ -175,14 +177,15 @@ def require_recoverable(run: _core.CrashRun, options: Options) -> None:
             if options.recovery == "process":
                 raise not_in_process(error) from error
             return
-        # A disk of which a part is missing may lack its superblock; one that has all of it does not.
+        # A state with missing writes may lack the superblock; the state with all writes has it, if the disk
+        # is ext4.
         if problem is None or "is not 0xef53" not in json.loads(problem)["detail"]:
             return
     raise no_ext4(options.recovery, "the disk of the log holds no ext4")
 
 
 def no_ext4(recovery: str, problem: str) -> ConfigError:
-    """Return the refusal of a recovery that knows ext4 alone."""
+    """Return the error for a recovery that supports only ext4."""
     return ConfigError(
         f"{problem}, and recovery by {'emmclab' if recovery == 'process' else recovery} knows ext4 alone",
         kind="config",
@@ -192,7 +195,7 @@ def no_ext4(recovery: str, problem: str) -> ConfigError:
 
 
 def not_in_process(error: EmmclabError) -> UnsupportedError:
-    """Add the cure to what recovery in process does not know."""
+    """Add a hint to the error that recovery in process does not support a feature."""
     return UnsupportedError(
         str(error), kind=error.kind, hint="have the kernel recover it: --recovery mount; or --recovery e2fsck"
     )
@@ -201,7 +204,7 @@ def not_in_process(error: EmmclabError) -> UnsupportedError:
 def judge_of(
     explorer: _core.Explorer, run: _core.CrashRun, options: Options, guest: GuestMounts | None
 ) -> Judge:
-    """Make the judge that the options ask for, of states of a run; `guest` is of `guest_of`."""
+    """Make the judge for states of a run with these options; `guest` is from `guest_of`."""
     lies = json.loads(run.facts())["lies"]
     tear = "sector" if options.tear == "none" and lies == "tear" else options.tear
     return Judge(
@@ -223,13 +226,13 @@ def explore(
     told: Callable[[Exploration], None] = lambda _found: None,
     before: Exploration | None = None,
 ) -> Exploration:
-    """Try the states of a share of a run.
+    """Explore the states of a share of a run.
 
     Args:
         run: a crash log, from `open_run`.
-        options: what is tried.
-        told: is told every half second what came of it so far.
-        before: what an earlier exploration with these options found before it was interrupted.
+        options: options of the exploration.
+        told: called every half second with the results so far.
+        before: results of an interrupted exploration with these options.
     """
     explorer = _core.Explorer(run, options.core())
     found, begun = before or Exploration(), time.monotonic() - (before.took_s if before else 0.0)

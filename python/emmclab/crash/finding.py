@@ -1,12 +1,12 @@
-"""A promise that a state breaks."""
+"""A promise that a state breaks, and counts per cut."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-#: How a finding was chosen that commands show, whatever state is left.
+#: Value of `way` for findings that commands show, independent of any state.
 COMMANDS = "commands"
-#: Levels from below, as findings are sorted.
+#: Levels from the device up, by which findings are sorted.
 LEVELS = ("device", "layer", "journal", "filesystem", "application")
 
 
@@ -29,16 +29,16 @@ class Finding:
 
 @dataclass
 class CutTally:
-    """What came of the states of a cut."""
+    """Counts of the judged states of a cut."""
 
     at_ns: int
     states: int = 0
-    #: States that break a promise, and those that show a documented loss.
+    #: Numbers of states that break a promise, and of states with a documented loss.
     broken: int = 0
     documented: int = 0
 
     def add(self, other: CutTally) -> None:
-        """Add the states of another share."""
+        """Add the counts of another share."""
         self.states += other.states
         self.broken += other.broken
         self.documented += other.documented

@@ -1,4 +1,4 @@
-"""What a cut left, after recovery, and what is wrong with it."""
+"""Files after a cut and recovery, and the promises that they break."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ class Lost:
     promise: str
     level: str
     detail: str
-    #: Why this is not a defect: where the software says that it does not promise it.
+    #: Documentation that permits the loss, so that it is not a defect.
     documented: str | None = None
 
 
 class Files(Protocol):
-    """The file system that a cut left, after recovery."""
+    """The files after a cut and recovery."""
 
     def read(self, path: str) -> bytes | None:
         """Return the contents of a file; `None` if it does not exist."""
 
     def tree(self, folder: str) -> dict[str, Node] | None:
-        """Return all that is below a folder, by path from there; `None` if it does not exist."""
+        """Return everything below a folder, by relative path; `None` if it does not exist."""
 
 
 @dataclass(frozen=True)
 class Taken:
-    """What was asked of the files, taken while they could be read.
+    """Requested files, read while the image was accessible.
 
     Attributes:
         files: contents by path; `None` for a file that does not exist.
-        below: all below the folder that was asked for, by path from there; `None` if it does not exist.
+        below: everything below the requested folder, by relative path; `None` if it does not exist.
     """
 
     files: Mapping[str, bytes | None]
@@ -47,7 +47,7 @@ class Taken:
 
     @classmethod
     def of(cls, files: Files, wanted: Sequence[str], folder: str | None) -> Taken:
-        """Read these files, and this folder if there is one.
+        """Read these files, and this folder if one is given.
 
         Raises:
             UnreadableError: one of them cannot be read.
@@ -60,29 +60,29 @@ class Taken:
     def in_process(
         cls, wanted: Sequence[str], files: Sequence[bytes | None], nodes: Sequence[_core.Node] | None
     ) -> Taken:
-        """Take what the core read of these files, and of a folder if there is one."""
+        """Convert what the core read: these files, and a folder if one is given."""
         return cls(dict(zip(wanted, files, strict=True)), _nodes(nodes))
 
     @property
     def size(self) -> int:
-        """Bytes of the contents."""
+        """Total size of the contents, bytes."""
         nodes = (self.below or {}).values()
         return sum(len(data or b"") for data in self.files.values()) + sum(len(node.data) for node in nodes)
 
     def read(self, path: str) -> bytes | None:
-        """Return the contents of a file that was asked for."""
+        """Return the contents of a requested file."""
         return self.files[path]
 
     def tree(self, _folder: str) -> dict[str, Node] | None:
-        """Return what is below the folder that was asked for."""
+        """Return everything below the requested folder."""
         return self.below
 
 
 class Image:
-    """Files of an image that e2fsck has recovered."""
+    """Reads files of an image that e2fsck has recovered."""
 
     def __init__(self, image: Path) -> None:
-        """Know the image."""
+        """Set the image."""
         self._image = image
 
     def read(self, path: str) -> bytes | None:
@@ -90,7 +90,7 @@ class Image:
         return _core.read_ext4(str(self._image), [path])[0]
 
     def tree(self, folder: str) -> dict[str, Node] | None:
-        """Return what is below a folder."""
+        """Return everything below a folder."""
         return _nodes(_core.read_ext4_tree(str(self._image), folder))
 
 

@@ -1,7 +1,7 @@
-"""Generated programs: every short sequence of operations over a few files, and long ones at random.
+"""Generated programs: all short sequences of operations on a few files, and long random ones.
 
 The bounds are those of ACE (Mohan et al., OSDI 2018): few operations, a small set of nested files and
-folders, and a sync after an operation. What an operation needs is made first and synced.
+folders, and a sync after an operation. Files and folders that an operation needs are made first and synced.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from emmclab.crash.programs import HERE, Operation, Program, ProgramError, opera
 from emmclab.crash.tree import RefusedError, Tree
 from emmclab.errors import ConfigError
 
-#: Names of generated workloads, with one line on each.
+#: Names of generated workloads, with a description of each.
 ABOUT = {
     "ace:LENGTH[:PROGRAMS]": "every sequence of 1 or 2 file-system operations with every sync, or a "
     "sample of so many programs; of 3 operations always a sample",
@@ -25,17 +25,17 @@ ABOUT = {
     "known[:BUG]": "programs that found bugs in file systems, or one of them",
     "FILE.prog": "the programs of a file",
 }
-#: The check of programs, and the ending of a file of them.
+#: Name of the check of programs, and the extension of a file of them.
 CHECK, ENDING = "programs", ".prog"
-#: Programs of a sample, where no number is given.
+#: Default number of programs in a sample.
 _SAMPLE = 500
 _NAME = re.compile(r"(ace):([123])(?::(\d{1,6}))?|(random):(\d{1,6})")
-#: Files that are there before with data, and folders.
+#: Existing files with data, and existing folders.
 _FILES, _FOLDERS = ("foo", "A/foo", "A/bar", "B/foo"), ("A", "B", "A/C")
-#: Bytes of a file that is there before, and the name of its extended attribute.
+#: Size of an existing file in bytes, and the name of its extended attribute.
 _BYTES, _ATTRIBUTE = 16_384, "one"
 
-#: The operations that sequences are made of.
+#: The operations in sequences.
 _OPERATIONS = (
     *("create A/new", "create new", "mkdir D", "mkdir A/D"),
     *(
@@ -69,12 +69,12 @@ _OPERATIONS = (
 
 
 def is_known(name: str) -> bool:
-    """Whether this names generated programs."""
+    """Return whether this is a name of generated programs."""
     return _NAME.fullmatch(name) is not None or name == known.ALL or name in known.names()
 
 
 def programs(name: str, seed: int) -> list[Program]:
-    """Generate programs by the name of a workload, as `ABOUT` has them.
+    """Generate the programs of a workload; its name is one of those in `ABOUT`.
 
     Raises:
         ConfigError: the name is none of them.
@@ -100,15 +100,15 @@ def programs(name: str, seed: int) -> list[Program]:
 
 
 def is_programs(name: str) -> bool:
-    """Whether a workload is generated, or a file of programs."""
+    """Return whether a workload is generated, or a file of programs."""
     return is_known(name) or name.endswith(ENDING)
 
 
 def load(name: str, seed: int) -> list[Program]:
-    """Return the programs of a workload: generated ones, or those of a file.
+    """Return the programs of a workload: generated ones, or those in a file.
 
     Raises:
-        ConfigError: the file cannot be read, holds no program, or a line of it is none.
+        ConfigError: the file cannot be read, contains no program, or a line of it is invalid.
     """
     if not name.endswith(ENDING):
         return programs(name, seed)
@@ -160,7 +160,7 @@ def _sample(length: int, wanted: int, dice: random.Random) -> Iterator[Program]:
 
 
 def _synced(sequence: tuple[str, ...]) -> Iterator[tuple[Operation, ...]]:
-    """Yield the programs of a sequence: with what it needs before, and each sync after an operation."""
+    """Yield the programs of a sequence: with its preparation, and each possible sync after an operation."""
     steps = [operation(text) for text in sequence]
     before = _needed(steps)
     if before is None:
@@ -178,7 +178,7 @@ def _synced(sequence: tuple[str, ...]) -> Iterator[tuple[Operation, ...]]:
 
 
 def _syncs(one: Operation) -> list[Operation]:
-    """Return the syncs that may follow an operation: of the file, of the folder that names it, and of all."""
+    """Return the syncs that may follow an operation: of the file, of its parent folder, and of everything."""
     path = one.paths()[-1]
     folder = path.rpartition("/")[0] or HERE
     found = [f"fsync {path}", f"fdatasync {path}", f"fsync {folder}", "syncfs", "sync"]
@@ -192,7 +192,7 @@ def _syncs(one: Operation) -> list[Operation]:
 
 
 def _needed(steps: list[Operation]) -> list[Operation] | None:
-    """Return what has to be made before these operations; `None` if nothing makes them possible."""
+    """Return the operations that must precede these; `None` if nothing makes them possible."""
     made: list[str] = []
     for _ in range(12):
         before = [operation(text) for path in _in_order(made) for text in _making(path)]
@@ -210,7 +210,7 @@ def _needed(steps: list[Operation]) -> list[Operation] | None:
 
 
 def _in_order(paths: list[str]) -> list[str]:
-    """Return paths with the folders that they lie in, in an order in which they can be made."""
+    """Return paths with their parent folders, in an order in which they can be made."""
     every = {path for one in paths for path in (*_above(one), one)}
     return sorted(every, key=lambda path: (path not in _FOLDERS, path))
 
@@ -237,7 +237,7 @@ def _is_possible(program: list[Operation]) -> bool:
 
 
 def _at_random(length: int, dice: random.Random) -> Iterator[Operation]:
-    """Yield operations that are possible one after the other, with a sync now and then."""
+    """Yield random operations, each possible after the previous ones, with occasional syncs."""
     tree = Tree()
     for index in range(length):
         while True:

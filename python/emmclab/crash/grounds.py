@@ -1,7 +1,6 @@
 """Everything that a verdict depends on: log, base image, this build, tools, kernel, and the check's command.
 
-What was found is kept under a digest of these grounds, so that it is taken up only where all of them are the
-same.
+Findings are stored under a digest of these grounds, so that they are reused only if all of them are the same.
 """
 
 from __future__ import annotations
@@ -27,12 +26,12 @@ from emmclab.crash.guest.machine import QEMU
 from emmclab.crash.named_files import Named, digest_of_file
 from emmclab.crash.tools import TOOLS_PATH
 
-#: Bytes of an image that are looked at together.
+#: Bytes of an image that are processed at once.
 _PIECE = 1 << 20
 
 
 def command_of(check: str | None) -> str | None:
-    """Return the shell command that a check is; none if it is one that comes with emmclab.
+    """Return the shell command of a check; None if the check comes with emmclab.
 
     >>> command_of("sqlite"), command_of("./check.sh")
     (None, './check.sh')
@@ -42,7 +41,7 @@ def command_of(check: str | None) -> str | None:
 
 
 def contents_of(image: Path) -> str:
-    """SHA-256 of the contents of a disk; a hole is the same as zeros.
+    """SHA-256 of the contents of a disk; a hole counts as zeros.
 
     Raises:
         OSError: it cannot be read.
@@ -65,7 +64,7 @@ def contents_of(image: Path) -> str:
 
 
 def _data_from(file: int, at: int) -> int:
-    """Where data begins from a place on; the place itself where the system does not tell holes apart."""
+    """Return the offset of the next data in a sparse file; the given one if the system finds no holes."""
     try:
         return os.lseek(file, at, os.SEEK_DATA)
     except OSError as error:
@@ -74,13 +73,13 @@ def _data_from(file: int, at: int) -> int:
 
 @functools.cache
 def build() -> str:
-    """Digest of what judges: the core, and the Python code of power cuts."""
+    """Digest of the judging code: the core, and the Python code of power cuts."""
     files = [Path(str(_core.__file__)), *sorted(Path(__file__).parent.rglob("*.py"))]
     return hashlib.sha256("".join(digest_of_file(path) for path in files).encode()).hexdigest()
 
 
 class Grounds(TypedDict):
-    """What a verdict depends on; names, versions and digests of the programs that judge."""
+    """What a verdict depends on: names, versions and digests of the judging programs."""
 
     log: str
     build: str
@@ -90,7 +89,7 @@ class Grounds(TypedDict):
     guest: NotRequired[list[str]]
     kernel: NotRequired[list[str]]
     mount: NotRequired[list[str]]
-    #: Digests of the files of a check, by name; a random text where they cannot be known.
+    #: Digests of the files of a check, by name; a random text if they cannot be determined.
     command: NotRequired[Mapping[str, str] | str]
 
 
@@ -100,7 +99,7 @@ def grounds(check: str | None, recovery: str, *, identity: str, guest: str | Non
     Args:
         check: as in `Options`.
         recovery: as in `Options`.
-        identity: of the log and, where it has one, of its base image.
+        identity: digest of the log and, if it has one, of its base image.
         guest: kernel file of the guest that mounts.
     """
     command = command_of(check)
@@ -117,18 +116,18 @@ def grounds(check: str | None, recovery: str, *, identity: str, guest: str | Non
     if command is not None:
         named = Named(TOOLS_PATH["PATH"])
         named.follow(command)
-        # What cannot be known may be another thing next time: then nothing that is kept is taken up.
+        # An unknown file may have changed next time: the random text prevents any reuse.
         found["command"] = named.found if named.is_whole else secrets.token_hex()
     return found
 
 
 def digest(found: Grounds) -> str:
-    """Return a short name of grounds."""
+    """Return a short digest of grounds."""
     return hashlib.sha256(json.dumps(found, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def _tool(name: str, version: str) -> list[str]:
-    """Path, contents and version of a program; the version names libraries that it loads, too."""
+    """Return path, contents and version of a program; the version also covers the libraries that it loads."""
     path = shutil.which(name, path=TOOLS_PATH["PATH"])
     if path is None:
         return []

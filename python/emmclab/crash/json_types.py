@@ -1,4 +1,4 @@
-"""Types of what is known of a crash log, and of what `emmclab crash --json` prints."""
+"""Types of the facts about a crash log, and of the JSON of `emmclab crash --json`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import NotRequired, TypedDict
 
 
 class Facts(TypedDict):
-    """What a log says of itself."""
+    """Facts that a log contains."""
 
     identity: str
     device: str
@@ -20,7 +20,7 @@ class Facts(TypedDict):
 
 
 class LogFacts(Facts):
-    """The same, and where the log is."""
+    """The same facts, and the path of the log."""
 
     path: str
 
@@ -53,11 +53,11 @@ class Made(TypedDict, total=False):
 
 
 class Covered(TypedDict, total=False):
-    """What an exploration has tried; empty before it begins."""
+    """What an exploration has tried so far; empty before it starts."""
 
     moments: int
     cuts: int
-    #: Logarithm (10) of the states that the contract allows at these cuts, at most.
+    #: Logarithm (base 10) of an upper bound of the states that the contract allows at these cuts.
     legal_log10: float
     chosen: int
     equal: int
@@ -73,7 +73,7 @@ class Told(TypedDict):
 
 
 class State(TypedDict):
-    """A state that is judged; `index` counts all states, `number` those of its cut."""
+    """A judged state; `index` counts all states, `number` those of its cut."""
 
     cut: int
     number: int
@@ -85,7 +85,7 @@ class State(TypedDict):
 
 
 class MissingWrite(TypedDict):
-    """A write that a state lacks, or in whose place it has garbage."""
+    """A write that a state lacks, or that is garbled in it."""
 
     command: int
     at_ns: int
@@ -95,7 +95,7 @@ class MissingWrite(TypedDict):
 
 
 class MinimalState(TypedDict):
-    """The smallest state that was found to show a finding."""
+    """The smallest known state that shows a finding."""
 
     cut: int
     state: int
@@ -121,13 +121,13 @@ class FindingFields(TypedDict):
     at_ns: int
     acknowledged: int
     documented: NotRequired[str]
-    #: Recordings that show it, where there are several.
+    #: Number of recordings that show it, if there are several.
     recordings: NotRequired[int]
     minimal: NotRequired[MinimalState]
 
 
 class OptionFields(TypedDict):
-    """The options of an exploration, as `emmclab.crash.explore.Options`."""
+    """The options of an exploration, like `emmclab.crash.explore.Options`."""
 
     cuts: int
     states: str
@@ -143,7 +143,7 @@ class OptionFields(TypedDict):
 
 
 class CrashSummary(TypedDict):
-    """Everything that was found in one recording."""
+    """All findings of one recording."""
 
     cuts: int
     states: int
@@ -157,12 +157,12 @@ class CrashSummary(TypedDict):
     log: LogFacts
     run: Made
     options: OptionFields
-    #: How many recordings the page of this one is of.
+    #: Number of recordings of which the page shows this one.
     recordings: NotRequired[int]
 
 
 class AllRecordings(TypedDict):
-    """Everything that was found in several recordings of one workload."""
+    """All findings of several recordings of one workload."""
 
     cuts: int
     states: int

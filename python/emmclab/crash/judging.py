@@ -30,13 +30,13 @@ from emmclab.errors import ConfigError, EmmclabError
 
 #: Ways to recover a file system.
 RECOVERIES = ("process", "e2fsck", "mount")
-#: Time for a check or a recovery by a program, seconds.
+#: Timeout of a check or a recovery by a program, seconds.
 _PATIENCE_S = 120.0
-#: A plain program name, no path and no construct of the shell.
+#: A plain program name: no path and no shell syntax.
 _PLAIN = re.compile(r"[\w.+-]+")
 
 
-#: Structures of ext4 that a torn or garbled block makes unreadable, and why that breaks no promise.
+#: Structures of ext4 that are unreadable if a block is torn or garbled, and why that breaks no promise.
 _TORN = {
     "superblock": "the superblock of ext4 spans two sectors with one checksum: a device that tears 4 KiB may "
     "leave it unreadable, e2fsck takes a copy (-b)",
@@ -53,7 +53,8 @@ def require(check: str | None, recovery: str, guest: str | None = None) -> None:
     """Reject impossible options of judging before any work is done.
 
     Raises:
-        ConfigError: the recovery is not known, or this user or machine cannot do it; the check is no program.
+        ConfigError: the recovery is not known, or this user or machine cannot do it; or the check is not a
+            program.
     """
     if recovery not in RECOVERIES:
         raise ConfigError(
@@ -109,7 +110,7 @@ def _require_guest(command: str | None, recovery: str, guest: str) -> None:
 
 
 def _is_runnable(command: str) -> bool:
-    """Whether the shell finds the first word of a command; only a plain program name is checked."""
+    """Return whether the shell finds the first word of a command; only a plain program name is checked."""
     word = command.split(maxsplit=1)[0] if command.split() else ""
     if word and not _PLAIN.fullmatch(word):
         return True
@@ -131,7 +132,7 @@ class Judge:
         prune: bool = True,
         guest: GuestMounts | None = None,
     ) -> None:
-        """Take the way of recovery and the check.
+        """Set the explorer, the check and the way of recovery.
 
         The explorer is one of the run; `tear` and `prune` are as in `Options`, and `guest` mounts instead of
         this machine.
@@ -232,7 +233,8 @@ class Judge:
     def _by_program(self, lines: Sequence[str]) -> Lost | None:
         """Recover a copy of the disk; the kernel mounts it if the recovery or the check needs a mount.
 
-        What recovery in process leaves is written to the copy, so that the kernel finds nothing to recover.
+        The result of a recovery in process is written to the copy, so that the kernel finds nothing to
+        recover.
         """
         if self._recovery == "mount":
             found = self._mounts.outcome(self._asked(lines), lambda files: self._look(files, lines))
@@ -298,7 +300,7 @@ def rules_of(run: _core.CrashRun) -> list[RuleBreak]:
 
 
 def _fsck(image: Path) -> Lost | None:
-    """Replay the journal, then check all."""
+    """Replay the journal, then check everything with e2fsck."""
     replayed = run_tool(["e2fsck", "-E", "journal_only", "-y", str(image)], _PATIENCE_S)
     if replayed.returncode > 2:
         said = _last_line(replayed.stdout or replayed.stderr).replace(str(image), "the disk")
@@ -310,7 +312,7 @@ def _fsck(image: Path) -> Lost | None:
 
 
 def fault_of(said: str) -> str:
-    r"""Return the first fault that e2fsck reports; its question may be on a line of its own.
+    r"""Return the first error that e2fsck reports; its question may be on a separate line.
 
     >>> fault_of("Pass 5\nFree blocks count wrong (7, counted=9).\nFix? no\n")
     'Free blocks count wrong (7, counted=9).'

@@ -6,12 +6,12 @@ import contextlib
 import os
 import re
 
-#: Most messages of the kernel that are quoted, and the weakest urgency of a message that is a complaint.
+#: Maximum number of quoted kernel messages, and the maximum log level that counts as a complaint.
 _MOST_QUOTED, _WARNING = 3, 4
 
 
 class KernelLog:
-    """The messages of the kernel from now on."""
+    """The messages of the kernel since this object was created."""
 
     def __init__(self) -> None:
         """Begin at the end of the kernel log; reads nothing if this process may not read the log."""
@@ -21,9 +21,9 @@ class KernelLog:
             os.lseek(self._lines, 0, os.SEEK_END)
 
     def about(self, device: str) -> str:
-        """Return the complaints about a device since then, the last ones; each says `device` for its name.
+        """Return the last complaints about a device, with `device` instead of its name.
 
-        Afterwards nothing is heard any more.
+        This closes the log.
         """
         if self._lines is None:
             return ""
@@ -43,7 +43,7 @@ class KernelLog:
 
 
 def complaints_about(device: str, records: list[str]) -> str:
-    """Choose from records of `/dev/kmsg` what complains about a device.
+    """Select complaints about a device from records of `/dev/kmsg`.
 
     >>> complaints_about("loop1", ["4,9,5,-;XFS (loop1): has duplicate UUID", "4,10,6,-;XFS (loop10): other"])
     'XFS (device): has duplicate UUID'

@@ -1,4 +1,4 @@
-"""Programs that found bugs in file systems, with where each was published (`data/known-bugs.toml`)."""
+"""Programs that found bugs in file systems, with their publications (`data/known-bugs.toml`)."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from importlib import resources
 
 from emmclab.crash.programs import Program, operation
 
-#: The name of the workload of all of them, and the beginning of the name of each.
+#: The name of the workload with all programs, and the prefix of the name of each.
 ALL, BEGIN = "known", "known:"
 
 
 @functools.cache
 def declared() -> dict[str, dict[str, str]]:
-    """Return what is declared of each bug, by its name.
+    """Return the declarations of all bugs, by name.
 
     >>> declared()["generic-322"]["file_system"], declared()["generic-322"]["kernel"]
     ('btrfs', '3.12')
@@ -33,7 +33,7 @@ def names() -> list[str]:
 
 
 def programs(workload: str) -> list[Program]:
-    """Return the programs of a workload; none if the name is no such workload's.
+    """Return the programs of a workload; empty for other workloads.
 
     >>> [len(programs(name)) for name in ("known:new-7", "known:none")]
     [1, 0]

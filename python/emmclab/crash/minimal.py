@@ -1,4 +1,4 @@
-"""Makes a finding small: the earliest cut that shows it, and the fewest missing writes."""
+"""Minimises a finding: searches the earliest cut that shows it, and the fewest missing writes."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from emmclab.crash.json_types import MinimalState, MissingWrite, State
 from emmclab.crash.judging import Judge
 from emmclab.crash.recording import MOUNTED
 
-#: Most states that are judged to make one finding smaller.
+#: Maximum number of states that are judged to minimise one finding.
 _MOST_TRIES = 400
-#: Moments before a cut in which an earlier one is sought.
+#: Number of moments before a cut in which an earlier one is searched.
 _BEFORE = 64
 
 
 @dataclass(frozen=True)
 class Missing:
-    """A write that a state lacks, or in whose place it has garbage."""
+    """A write that a state lacks, or that is garbled in it."""
 
     command: int
     at_ns: int
@@ -43,17 +43,18 @@ class Missing:
 
 @dataclass(frozen=True)
 class Minimal:
-    """The smallest state that was found to show a finding."""
+    """The smallest known state that shows a finding."""
 
     cut: int
     state: int
     detail: str
-    #: Writes that were sent and are missing or garbled; none for what the device itself would have left.
+    #: Writes that were sent and are missing or garbled; empty for the state that the device itself would
+    #: leave.
     missing: tuple[Missing, ...]
-    #: How many writes were missing in the state that was made smaller.
+    #: Number of missing writes in the original state.
     before: int
     tries: int
-    #: Of a generated program, the fewest operations that show the finding in a recording of their own.
+    #: For a generated program, the minimal operations that show the finding in their own recording.
     program: tuple[str, ...] = ()
 
     def as_json(self) -> MinimalState:
@@ -70,16 +71,16 @@ class Minimal:
 
 
 class Search:
-    """Looks for states of a run that show a finding."""
+    """Searches states of a run that show a finding."""
 
     def __init__(
         self, run: _core.CrashRun, options: Options, finding: Finding, guest: GuestMounts | None
     ) -> None:
-        """Know the run, how and by which guest its states are judged, and what is to be shown."""
+        """Set the run, the options and the guest for judging its states, and the finding to search for."""
         self._run, self._options, self._finding, self._guest = run, options, finding, guest
 
     def explorer(self, cut: int, number: int | None) -> _core.Explorer:
-        """Return the explorer of a cut, or of one state of it."""
+        """Return the explorer of a cut, or of one of its states."""
         only = replace(self._options, only=(cut, number), share=(0, 1))
         return _core.Explorer(self._run, only.core())
 
@@ -96,7 +97,7 @@ class Search:
         return lost.detail if (lost.documented is None) == (finding.documented is None) else None
 
     def first(self, explorer: _core.Explorer, most: int) -> tuple[tuple[State, str] | None, int]:
-        """Return the first state that shows the finding, and how; and how many states were judged."""
+        """Return the first state that shows the finding, and how; and the number of judged states."""
         judged = 0
         with self.judge(explorer) as judge:
             while judged < most and (text := explorer.next_state()) is not None:
@@ -110,14 +111,14 @@ class Search:
 def minimize(
     run: _core.CrashRun, options: Options, finding: Finding, guest: GuestMounts | None
 ) -> Minimal | None:
-    """Make a finding smaller; `None` where it is one of commands, not of a state."""
+    """Minimise a finding; return `None` if it is one of commands, not of a state."""
     if finding.way == COMMANDS:
         return None
     search = Search(run, options, finding, guest)
     tries = 0
     cut, number, detail = finding.cut, finding.state, finding.detail
     low = max(run.after_mark(MOUNTED), cut - _BEFORE)
-    # Promises that are broken stay so for a while: halve the moments in which the first is.
+    # A broken promise usually remains broken for some time, so bisection finds its first moment.
     while low < cut and tries < _MOST_TRIES:
         middle = (low + cut) // 2
         shown, judged = search.first(search.explorer(middle, None), _MOST_TRIES - tries)
@@ -131,7 +132,7 @@ def minimize(
 
 
 def _fewest(search: Search, finding: Finding, tries: int) -> Minimal:
-    """Leave out as few writes as show the finding (delta debugging, Zeller and Hildebrandt 2002)."""
+    """Minimise the missing writes that show the finding (delta debugging, Zeller and Hildebrandt 2002)."""
     explorer = search.explorer(finding.cut, finding.state)
     text = explorer.next_state()
     if text is None:
@@ -152,7 +153,7 @@ def _fewest(search: Search, finding: Finding, tries: int) -> Minimal:
 
 
 def fewest(places: list[int], still: Callable[[list[int]], bool], may: Callable[[], bool]) -> list[int]:
-    """Return a subset that still shows a finding, and none without one of it does, as long as it may try.
+    """Return a minimal subset that still shows a finding; stop early if `may` is false.
 
     >>> fewest(list(range(20)), lambda some: {3, 11} <= set(some), lambda: True)
     [3, 11]

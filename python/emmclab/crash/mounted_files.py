@@ -1,4 +1,4 @@
-"""Files of a file system that is mounted. Needs the standard library alone, as it also runs in guests."""
+"""Reads files of a mounted file system. Uses only the standard library, as it also runs in guests."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Node:
-    """A file, folder or link that was found.
+    """A file, folder or link in a file system.
 
     Attributes:
         kind: `file`, `folder`, `link` or `other`.
-        inode: its number.
-        links: how many names lead to it.
+        inode: inode number.
+        links: number of names (hard links).
         data: contents of a file, target of a link; else empty.
-        attributes: extended attributes by their whole names.
+        attributes: extended attributes by their full names.
     """
 
     kind: str
@@ -29,14 +29,14 @@ class Node:
 
 
 class UnreadableError(Exception):
-    """A file or folder is there, and the kernel cannot read it; the text is its path and the reason."""
+    """A file or folder exists, but the kernel cannot read it; the text is its path and the reason."""
 
 
 class Mounted:
-    """Files of a mounted image."""
+    """Reads files of a mounted image."""
 
     def __init__(self, folder: Path) -> None:
-        """Know where it is mounted."""
+        """Set the mount point."""
         self.folder = folder
 
     def read(self, path: str) -> bytes | None:
@@ -53,7 +53,7 @@ class Mounted:
             raise UnreadableError(f"{path}: {error.strerror}") from error
 
     def tree(self, folder: str) -> dict[str, Node] | None:
-        """Return what is below a folder.
+        """Return everything below a folder.
 
         Raises:
             UnreadableError: the kernel cannot read a part of it.

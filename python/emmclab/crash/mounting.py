@@ -1,4 +1,4 @@
-"""Mounts an image with the kernel, and quotes the kernel's message if that fails."""
+"""Mounts an image by the kernel, and reports the kernel's message if that fails."""
 
 from __future__ import annotations
 
@@ -19,42 +19,42 @@ from emmclab.crash.tools import run_tool
 from emmclab.errors import EmmclabError
 from emmclab.runtime.files import lock
 
-#: Requests of <linux/loop.h>: get the next free device, and attach a file to it.
+#: ioctl requests of <linux/loop.h>: get the next free device, and attach a file to it.
 _GET_FREE, _CONFIGURE, _SET_FD, _SET_STATUS = 0x4C82, 0x4C0A, 0x4C00, 0x4C04
 _AUTOCLEAR = 4
-#: Attempts to get a free device, which another process may take first.
+#: Attempts to get a free device, since another process may take it first.
 _MOST_TRIES = 64
-#: Request of <linux/btrfs.h>: the kernel forgets a device that is not mounted.
+#: ioctl request of <linux/btrfs.h>: the kernel forgets a device that is not mounted.
 _FORGET_DEVICE = 0x50009405
-#: First kernel that mounts several btrfs with the same UUID at once (temporary UUIDs).
+#: First kernel version that mounts several btrfs with the same UUID at once (temporary UUIDs).
 _SAME_BTRFS_BESIDE = (6, 7)
 #: Magic numbers by which a file system is recognised: offset, bytes, name.
 _MAGIC = (
     *((0, b"XFSB", "xfs"), (0x10040, b"_BHRfS_M", "btrfs"), (0x400, b"\x10\x20\xf5\xf2", "f2fs")),
     *((0x438, b"\x53\xef", "ext4"), (0x36, b"FAT1", "vfat"), (0x52, b"FAT32", "vfat")),
 )
-#: Of <sys/mount.h>: unmount when nothing uses it any more.
+#: Flag of <sys/mount.h>: unmount as soon as the file system is no longer used.
 _DETACH = 2
-#: The blocks of 4 KiB that hold these magic numbers.
+#: The blocks of 4 KiB that contain these magic numbers.
 KIND_BLOCKS = tuple({offset // 4096 for offset, _, _ in _MAGIC})
 
 
 class NotMountedError(Exception):
-    """The kernel does not mount an image; the text is its reason."""
+    """The kernel refuses to mount an image; the text is its reason."""
 
 
 @contextmanager
 def mounted(
     image: Path, folder: Path, patience_s: float, attached: Callable[[str], object] = lambda _device: None
 ) -> Iterator[None]:
-    """Mount an image in a folder; `attached` is called with the path of its loop device before that.
+    """Mount an image in a folder; `attached` is called before that with the path of its loop device.
 
-    All images of one disk hold a file system with the same UUID. xfs refuses to mount a UUID twice, unless it
-    is mounted with `nouuid`. btrfs takes a second image for the first, so its images are mounted one after
+    All images of one disk contain a file system with the same UUID. xfs refuses to mount a UUID twice, unless
+    it is mounted with `nouuid`. btrfs takes a second image for the first, so its images are mounted one after
     the other, and the kernel is told to forget each afterwards.
 
     Raises:
-        NotMountedError: the kernel refuses; with its reason.
+        NotMountedError: the kernel refuses; the text is its reason.
     """
     kind = kind_of(image)
     with _after_others(kind), _loop_device(image) as device:
@@ -78,14 +78,14 @@ def _libc() -> ctypes.CDLL:
 
 
 def _mount(kind: str, device: str, folder: Path) -> str:
-    """Mount a device, and return the problem, if any; a program for that takes 7 ms more."""
+    """Mount a device by a system call, and return the problem, if any; `mount` would take 7 ms more."""
     options = b"nouuid" if kind == "xfs" else None
     given = (os.fsencode(device), os.fsencode(folder), kind.encode(), ctypes.c_ulong(0), options)
     return "" if _libc().mount(*given) == 0 else os.strerror(ctypes.get_errno())
 
 
 def _mount_by_tool(device: str, folder: Path, patience_s: float) -> str:
-    """Mount a device whose file system is not known here, and return the problem, if any."""
+    """Mount a device with an unrecognised file system by `mount`, and return the problem, if any."""
     done = run_tool(["mount", device, str(folder)], patience_s)
     return _of_mount(done.stderr, device, folder) if done.returncode else ""
 
@@ -169,7 +169,7 @@ def _give(handle: int, file: int, about: bytes) -> None:
 
 
 def _require_this(device: str, folder: Path) -> None:
-    """Refuse a mount in which the kernel used another device with the same UUID."""
+    """Reject a mount for which the kernel used another device with the same UUID."""
     for line in Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="replace").splitlines():
         place, _, about = line.partition(" - ")
         if place.split()[4].replace("\\040", " ") == str(folder.resolve()):
@@ -181,7 +181,7 @@ def _require_this(device: str, folder: Path) -> None:
 
 
 def _forget(device: str) -> None:
-    """Make the kernel forget a btrfs, because the next state of it may be older than this one."""
+    """Make the kernel forget a btrfs, because the next image of it may be older than this one."""
     with contextlib.suppress(OSError):
         control = os.open("/dev/btrfs-control", os.O_RDWR | os.O_CLOEXEC)
         try:
@@ -192,7 +192,7 @@ def _forget(device: str) -> None:
 
 
 def _of_mount(said: str, device: str, folder: Path) -> str:
-    """Return the first line of the output of `mount`, without names that differ from state to state."""
+    """Return the first line of the output of `mount`, without names that differ between states."""
     lines = [line.strip() for line in said.splitlines() if line.strip()]
     first = lines[0] if lines else "mount failed"
     return first.replace(f"{folder}: ", "").replace(device, "the device")

@@ -1,4 +1,4 @@
-"""Files and variables that a shell command names, and those that the scripts among them name in turn."""
+"""Finds files and variables that a shell command names, and those that its scripts name in turn."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-#: Most files, and bytes of all, that are looked at.
+#: Maximum number of files, and of bytes in all, that are examined.
 _MOST_FILES, _MOST_BYTES = 2_000, 512 << 20
-#: Longest script that is searched for names, and most of its different words.
+#: Maximum size of a script that is searched for names, and maximum number of its different words.
 _LONGEST_SCRIPT, _MOST_WORDS = 1 << 20, 20_000
-#: A word of a command or a script that may be a path or a program.
+#: A word in a command or a script that may be a path or a program.
 _WORD = re.compile(r"""[^\s;|&()<>"'`=,:$\[\]{}]+""")
 _VARIABLE = re.compile(r"[A-Za-z_]\w*")
-#: Programs below these come with the system: they are known by their contents, and not searched for names.
+#: Prefixes of system paths: programs below them are hashed, but not searched for names.
 _SYSTEM = ("/usr/", "/bin/", "/sbin/", "/lib", "/nix/store/")
-#: Beginnings of variables that decide what interpreters and the loader run.
+#: Prefixes of variables that determine what interpreters and the loader run.
 _ALWAYS = ("PYTHON", "LD_", "PERL", "RUBY", "NODE_")
-#: Variables that differ from run to run and tell a check nothing of its own.
+#: Variables that differ from run to run and do not affect a check.
 _NEVER = frozenset({"EMMCLAB_ACKNOWLEDGED", "OLDPWD", "PWD", "SHLVL", "TMPDIR", "_"})
 
 
@@ -43,18 +43,18 @@ def _digest(path: Path, *_about: int) -> str:
 
 
 class Named:
-    """What a command names: each file with the digest of its contents, each variable with its value."""
+    """The names in a command: each file with the digest of its contents, each variable with its value."""
 
     def __init__(self, path: str) -> None:
-        """Know where programs are sought."""
+        """Set the search path for programs."""
         self._path = path
         self.found: dict[str, str] = {}
-        #: Whether all of it could be looked at.
+        #: Whether everything could be examined.
         self.is_whole = True
         self._bytes = 0
 
     def follow(self, command: str) -> None:
-        """Add what a command names, and what the scripts among that name."""
+        """Add the names in a command, and those in its scripts."""
         self.found["command"] = command
         for name, value in os.environ.items():
             if name.startswith(_ALWAYS):
@@ -62,12 +62,12 @@ class Named:
         self._text(f"{command}\n{os.path.expandvars(command)}", None)
 
     def _text(self, text: str, folder: Path | None) -> None:
-        """Search a command, or a script in a folder, for file names."""
+        """Search the text of a command, or of a script in a folder, for file names."""
         for name in set(_VARIABLE.findall(text)) & (os.environ.keys() - _NEVER):
             key, value = f"${name}", os.environ[name]
             if self.found.get(key) != value:
                 self.found[key] = value
-                # The folders of PATH are those in which programs are sought.
+                # The folders in PATH are only searched for programs.
                 if name not in ("PATH", "HOME"):
                     self._words(value, folder)
         self._words(text, folder)
@@ -81,7 +81,7 @@ class Named:
         for word in sorted(words):
             for path in self._paths(word, folder):
                 self._file(path)
-            # `import helper` and `. ./helper.sh` name a file beside the script.
+            # `import helper` and `. ./helper.sh` name a file next to the script.
             for name in {word, word.split(".")[0]} & beside.keys():
                 for path in beside[name]:
                     self._file(path)
@@ -113,7 +113,7 @@ class Named:
                 return
             contents = path.read_bytes()
         except OSError:
-            # What is not there, or not to be read, counts as that; a script may make it.
+            # A missing or unreadable file is recorded as such; a script may create it.
             self.found[key] = "unreadable"
             return
         if b"\0" not in contents[:4096]:
@@ -125,7 +125,7 @@ class Named:
 
 
 def _beside(folder: Path) -> dict[str, list[Path]]:
-    """The files and folders of a folder by their names, with and without their endings."""
+    """Return the files and folders in a folder by name, with and without extensions."""
     if f"{folder}/".startswith(_SYSTEM):
         return {}
     found: dict[str, list[Path]] = {}

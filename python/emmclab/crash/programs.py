@@ -1,12 +1,11 @@
-"""Programs of file-system operations: their language, and what runs them in a folder.
+"""Programs of file-system operations: their language, and an interpreter that runs them in a folder.
 
-A program of its own, which needs the standard library alone: `python programs.py FILE`, in the folder to work
-in. A file holds programs, each a line `program NAME` and a line for each operation; what is after a `#` is a
-comment. Each program works in a folder of its own, `p0`, `p1`, which is durable and empty when it begins.
-
-Lines that it prints: `mount TYPE OPTIONS` of the file system; `begin NUMBER NAME` and `end NUMBER` of each
-program; of each operation, `does TEXT` before it and `did` or `failed ERRNO` after it. Each line is answered
-by a byte on the standard input, or by its end.
+This module is also a script that uses only the standard library: `python programs.py FILE`, run in the
+working folder. A file contains programs, each a line `program NAME` and a line for each operation; text after
+a `#` is a comment. Each program works in its own folder, `p0`, `p1`, which is durable and empty at the start.
+The script prints these lines: `mount TYPE OPTIONS` of the file system; `begin NUMBER NAME` and `end NUMBER`
+of each program; for each operation, `does TEXT` before it and `did` or `failed ERRNO` after it. After each
+line it waits for a byte on the standard input, or for its end.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ OPERATIONS: dict[str, tuple[str, ...]] = {
     "syncfs": (),
     "sync": (),
 }
-#: Modes of fallocate (linux/falloc.h); `extend` allocates and may make the file longer.
+#: Modes of fallocate (linux/falloc.h); `extend` allocates and may extend the file.
 MODES = {
     "extend": 0x00,
     "keep_size": 0x01,
@@ -56,57 +55,57 @@ MODES = {
     "zero_range_keep_size": 0x11,
     "insert_range": 0x20,
 }
-#: `.` in a program is its own folder.
+#: `.` in a program is the program's own folder.
 HERE = "."
 #: RENAME_EXCHANGE (linux/fs.h), and AT_FDCWD (linux/fcntl.h): paths start in the working folder.
 _EXCHANGE, _AT_FDCWD = 2, -100
-#: Alignment of direct writes, and the length that numbers may have.
+#: Alignment of direct writes, and the range of lengths.
 _ALIGNED, _MOST = 4096, 1 << 30
 
 
 class ProgramError(ValueError):
-    """A line of a file of programs that is none; `line` counts from 1."""
+    """An invalid line in a file of programs; `line` counts from 1."""
 
     def __init__(self, line: int, problem: str) -> None:
-        """Know line and problem."""
+        """Set line and problem."""
         super().__init__(f"line {line}: {problem}")
         self.line, self.problem = line, problem
 
 
 @dataclass(frozen=True)
 class Operation:
-    """An operation: its verb, and its arguments in the order of `OPERATIONS`."""
+    """An operation: its name, and its arguments in the order of `OPERATIONS`."""
 
     verb: str
     arguments: tuple[str | int, ...]
 
     def __str__(self) -> str:
-        """Return its line."""
+        """Return the operation as a line."""
         return " ".join([self.verb, *map(str, self.arguments)])
 
     def paths(self) -> list[str]:
-        """Return the paths of files or folders that it acts on; a symbolic link's target is none."""
+        """Return the paths of files or folders on which it acts, without the target of a symbolic link."""
         named = zip(OPERATIONS[self.verb], self.arguments, strict=True)
         return [str(value) for name, value in named if name in ("path", "new", "other")]
 
 
 @dataclass(frozen=True)
 class Program:
-    """Operations with a name."""
+    """A named sequence of operations."""
 
     name: str
     operations: tuple[Operation, ...]
 
     def __str__(self) -> str:
-        """Return its lines."""
+        """Return the program as lines."""
         return "\n".join([f"program {self.name}", *map(str, self.operations)])
 
 
 def operation(text: str, line: int = 1) -> Operation:
-    """Read an operation.
+    """Parse an operation.
 
     Raises:
-        ProgramError: it is none.
+        ProgramError: the line is not an operation.
     """
     verb, *words = text.split()
     if verb not in OPERATIONS:
@@ -132,10 +131,10 @@ def operation(text: str, line: int = 1) -> Operation:
 
 
 def parse(text: str) -> list[Program]:
-    r"""Read programs; operations before the first `program` line are those of a program `p0`.
+    r"""Parse programs; operations before the first `program` line form a program `p0`.
 
     Raises:
-        ProgramError: a line is neither an operation nor the beginning of a program.
+        ProgramError: a line is neither an operation nor the start of a program.
 
     >>> [str(one) for one in parse("program a\nmkdir A\ncreate A/foo # new\nfsync A/foo")[0].operations]
     ['mkdir A', 'create A/foo', 'fsync A/foo']
@@ -157,7 +156,7 @@ def parse(text: str) -> list[Program]:
 
 
 def filling(program: int, index: int, length: int) -> bytes:
-    """Return the bytes that an operation writes: no two operations write the same."""
+    """Return the bytes that an operation writes; each operation writes different bytes."""
     tag = hashlib.sha256(f"{program}:{index}".encode()).digest()
     return (tag * (length // len(tag) + 1))[:length].replace(b"\0", b"\1")
 
@@ -208,7 +207,7 @@ def _mapped_write(file: int, offset: int, data: bytes) -> None:
 
 
 def _direct_write(file: int, offset: int, data: bytes) -> None:
-    # Memory of a map is aligned to pages.
+    # Memory of a mapping is aligned to pages.
     with mmap.mmap(-1, max(len(data), 1)) as memory:
         memory[: len(data)] = data
         with memoryview(memory) as view, view[: len(data)] as part:
@@ -217,7 +216,7 @@ def _direct_write(file: int, offset: int, data: bytes) -> None:
 
 
 def perform(one: Operation, data: bytes) -> None:
-    """Do an operation in this folder; `data` is what it writes.
+    """Execute an operation in the current folder; `data` is what it writes.
 
     Raises:
         OSError: it failed.
@@ -279,12 +278,12 @@ def _length(one: Operation) -> int:
 
 
 def written(program: int, index: int, one: Operation) -> bytes:
-    """Return what an operation of a program writes; nothing if it writes no data."""
+    """Return the bytes that an operation of a program writes; empty if it writes no data."""
     return filling(program, index, _length(one)) if one.verb != "fallocate" else b""
 
 
 def run(number: int, program: Program) -> None:
-    """Run a program in a folder of its own."""
+    """Run a program in its own folder."""
     folder = f"p{number}"
     Path(folder).mkdir()
     _opened(HERE, os.O_RDONLY | os.O_DIRECTORY, lambda file: _checked(_LIBC.syncfs(file)))
@@ -300,12 +299,12 @@ def run(number: int, program: Program) -> None:
             _say("did")
     os.chdir("..")
     _say(f"end {number}")
-    # Inodes and room are for the next one.
+    # Free inodes and space for the next program.
     shutil.rmtree(folder)
 
 
 def _mount() -> Iterator[str]:
-    """Yield type and options of the file system of this folder, as the kernel lists them."""
+    """Yield type and options of the current folder's file system, as the kernel lists them."""
     device = Path.cwd().stat().st_dev
     number = f"{os.major(device)}:{os.minor(device)}"
     for line in Path("/proc/self/mountinfo").read_text().splitlines():
@@ -316,7 +315,7 @@ def _mount() -> Iterator[str]:
 
 
 def main(path: str) -> None:
-    """Run every program of a file here."""
+    """Run every program of a file in the current folder."""
     _say(f"mount {next(_mount(), 'unknown -')}")
     for number, program in enumerate(parse(Path(path).read_text())):
         run(number, program)

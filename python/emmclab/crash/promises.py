@@ -1,4 +1,4 @@
-"""What a file system promises after a power cut, by its type and mount options."""
+"""Promises of a file system after a power cut, by its type and mount options."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Promises:
-    """What holds after a cut; the keys are explained in `data/file-systems.toml`."""
+    """What a file system guarantees after a cut; `data/file-systems.toml` explains the keys."""
 
     names: str = "each"
     fsync_commits: bool = False
@@ -28,7 +28,7 @@ def _declared() -> dict[str, dict[str, Any]]:
 
 
 def promises_of(kind: str, options: str) -> Promises:
-    """Return what a file system promises; of one that is not declared, what POSIX does.
+    """Return the promises of a file system; those of POSIX if it is not declared.
 
     >>> promises_of("ext4", "rw,relatime").names, promises_of("vfat", "rw").names
     ('in_order', 'each')
@@ -44,7 +44,7 @@ def promises_of(kind: str, options: str) -> Promises:
 
 
 def least_mb(kind: str) -> int:
-    """Return the capacity in MB of the smallest disk on which a file system is made; 0 if it is not declared.
+    """Return the minimum capacity in MB of a disk with this file system; 0 if it is not declared.
 
     >>> least_mb("xfs"), least_mb("ext4")
     (300, 0)

@@ -1,4 +1,4 @@
-"""Runs a workload on a served device and writes the log that is explored."""
+"""Runs a workload on a served device and writes the log for exploration."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from emmclab.errors import ConfigError
 from emmclab.live.device import LiveDevice
 from emmclab.live.serve import serve
 
-#: The mark in a log after which power may go: the file system is made and mounted.
+#: The mark in a log after which power may be cut: the file system is made and mounted.
 MOUNTED = "mounted"
-#: The mark in a log of an ext4 whose data is durable before the transaction that makes it readable.
+#: The mark in a log of an ext4 that writes data before the transaction that makes it readable.
 _ORDERED = "data=ordered"
-#: Options of mkfs: blocks of 4 KiB, a small journal that wraps, and nothing left for later.
+#: Options of mkfs: blocks of 4 KiB, a small journal that wraps, and no lazy initialisation.
 _MKFS = {"ext4": ("-b", "4096", "-J", "size=4", "-N", "4096", "-E", "lazy_itable_init=0,lazy_journal_init=0")}
 
-#: Lies that a file system on a loop device cannot find out, and why.
+#: Lies of the device that a file system on a loop device cannot detect, with the reason.
 _WITHOUT_EFFECT = {
     "fua": "a loop device turns FUA into flushes; a layer may send it, as `--layer journal:ordered_fua` does",
     "barrier": "Linux sends no barriers to a loop device, so that there is none to ignore",
@@ -39,15 +39,15 @@ _WITHOUT_EFFECT = {
 
 @dataclass(frozen=True)
 class Workload:
-    """What runs on the file system.
+    """The workload on the file system.
 
     Attributes:
-        name: a workload that comes with emmclab, or `""` where there is a command.
-        command: a command of the user's, run in the mounted folder.
-        operations: how many operations a workload of emmclab does.
-        seed: of its choices.
-        timeout_s: after this time it is ended; what was logged counts.
-        thinks: seed of its think times, at which it pauses until all is written back; 0 = it never pauses.
+        name: a bundled workload, or `""` if there is a command.
+        command: a shell command of the user, run in the mounted folder.
+        operations: number of operations of a bundled workload.
+        seed: seed of its random choices.
+        timeout_s: time limit of the workload; the log up to then is used.
+        thinks: seed of its think times, in which it pauses until all data is written back; 0 = no pauses.
     """
 
     name: str = ""
@@ -69,10 +69,10 @@ class Workload:
         }
 
     def require(self) -> None:
-        """Refuse a workload that is not known before there is anything for it to run on.
+        """Reject an unknown workload before a device is served.
 
         Raises:
-            ConfigError: there is no such workload, or its file holds no programs.
+            ConfigError: there is no such workload, or its file contains no programs.
         """
         if self.command:
             return
@@ -89,7 +89,7 @@ class Workload:
             )
 
     def arguments(self, folder: Path) -> list[str]:
-        """Return the command line; a file that it needs is written to a folder.
+        """Return the command line; a file that it needs is written to `folder`.
 
         Raises:
             ConfigError: as `require`.
@@ -125,25 +125,25 @@ def record_run(
     said: Callable[[str], None] = lambda _line: None,
     ready: Callable[[str], None] = lambda _path: None,
 ) -> Recorded:
-    """Run a workload on a file system on a served device, in free time, and log every command with its data.
+    """Run a workload on a file system of a served device with a free-running clock, and log every command.
 
-    Each line that the workload prints stands for something that it was told is safe, after the last
+    The log includes the data. Each line that the workload prints is an acknowledgement, logged after the last
     completion that was sent before the line was read.
 
     Args:
         device: the device, or the name of a preset or TOML file.
-        workload: what runs.
+        workload: the workload.
         log: the crash log to write.
         layers: names of layers above the device.
         layer_settings: their settings.
-        second: a device beside it, which has no cache, for layers that use one.
-        file_system: as `emmclab serve --mkfs` knows it.
+        second: second device without cache, for layers that use one.
+        file_system: name as for `emmclab serve --mkfs`.
         mkfs_options: more options of mkfs.
-        mount_options: as `mount -o` takes them.
-        guest: kernel file of a guest that mounts the disk and runs the workload; `None`: this machine does.
-        said: is told what goes on.
-        ready: is given the path of the disk once its file system is made and mounted, before the workload
-            runs, and may refuse it by an exception.
+        mount_options: options of `mount -o`.
+        guest: kernel file of a guest that mounts the disk and runs the workload; `None` for this machine.
+        said: called with progress messages.
+        ready: called with the path of the disk once its file system is made and mounted, before the workload
+            runs; may reject it by an exception.
 
     Raises:
         ConfigError: device, layers, file system or workload are impossible, or this user may not mount.
@@ -193,7 +193,7 @@ def record_run(
 def _place(
     guest: str | None, disk: LiveDevice, file_system: str, options: str | None, folder: Path
 ) -> Iterator[Guest | None]:
-    """Boot a guest that mounts the disk, if one is asked for."""
+    """Boot a guest that mounts the disk, if a guest is requested."""
     if guest is None:
         yield None
         return
@@ -203,7 +203,7 @@ def _place(
 
 
 def lies_without_effect(lie: str, layers: Sequence[str]) -> list[str]:
-    """Say why a lie of the device cannot be found by a file system on it, without layers between the two.
+    """Return why a file system cannot detect a lie of the device, without layers between the two.
 
     >>> lies_without_effect("flush", []), lies_without_effect("fua", ["journal:ordered_fua"])
     ([], [])

@@ -1,4 +1,4 @@
-"""Several recordings of one workload, explored together: each has think times of its own."""
+"""Several recordings of one workload, explored together; each has different think times."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from emmclab.crash.summary import shown, summary
 
 @dataclass(frozen=True)
 class Tried:
-    """A recording, what came of its states, and the smallest state of each finding by its number."""
+    """A recording, its exploration, and the smallest state of each finding by its number."""
 
     kept: Kept
     found: Exploration
@@ -29,13 +29,13 @@ class Kind:
     first: Finding
     kept: Kept
     minimal: Minimal | None
-    #: Recordings that show it, and their states (or commands).
+    #: Number of recordings that show it, and of their states (or commands).
     recordings: int
     count: int
 
 
 def kinds(tried: Sequence[Tried], *, documented: bool = False) -> list[Kind]:
-    """Return each kind of finding once, the lowest level first; with `documented`, documented losses."""
+    """Return each kind of finding once, lowest level first; with `documented`, documented losses instead."""
     found: dict[tuple[str, str, bool], Kind] = {}
     for one in tried:
         for number, finding in enumerate(one.found.findings(documented=documented)):
@@ -49,17 +49,17 @@ def kinds(tried: Sequence[Tried], *, documented: bool = False) -> list[Kind]:
 
 
 def findings_of(tried: Sequence[Tried]) -> int:
-    """Count the recordings that show a finding."""
+    """Return the number of recordings that show a finding."""
     return sum(bool(one.found.findings()) for one in tried)
 
 
 def pauses_of(kept: Kept) -> int:
-    """Tell how often the workload of a recording paused."""
+    """Return the number of think pauses in the recording of a workload."""
     return kept.made.get("pauses", 0)
 
 
 def together(tried: Sequence[Tried], options: Options) -> AllRecordings:
-    """Return everything that was found as JSON: that of all, and that of each recording."""
+    """Return all findings as JSON: in total, and of each recording."""
 
     def one_of_all(kind: Kind) -> FindingFields:
         said = shown(kind.kept, options, kind.first, kind.minimal)
@@ -77,7 +77,7 @@ def together(tried: Sequence[Tried], options: Options) -> AllRecordings:
 
 
 def as_json_of(tried: Sequence[Tried], options: Options) -> CrashSummary | AllRecordings:
-    """Return what was found as JSON: of one recording, or of all."""
+    """Return the findings as JSON: of one recording, or of all."""
     if len(tried) == 1:
         return summary(tried[0].kept, options, tried[0].found, tried[0].minimal)
     return together(tried, options)

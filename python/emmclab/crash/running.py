@@ -1,4 +1,4 @@
-"""Runs a workload, here or in a guest, and passes its lines on to the log."""
+"""Runs a workload, here or in a guest, and forwards its lines to the log."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from emmclab.live.device import LiveDevice
 if TYPE_CHECKING:
     from emmclab.crash.recording import Workload
 
-#: The beginning of the line of an operation that failed.
+#: Prefix of the line of an operation that failed.
 _FAILED = "failed "
-#: Longest line that is taken as one, bytes; most lines.
+#: Maximum length of a line in bytes; maximum number of lines.
 _MOST_LINE, _MOST_LINES = 4096, 1_000_000
 
 
@@ -39,14 +39,14 @@ class Recorded:
     status: int | None
     lines: int
     notes: tuple[str, ...] = field(default=())
-    #: How often the workload paused to think.
+    #: Number of the workload's think pauses.
     pauses: int = 0
 
 
 def run_here(disk: LiveDevice, arguments: Sequence[str], folder: Path, workload: Workload) -> Recorded:
     """Run the workload; every line of its output is an acknowledgement."""
     answered = not workload.command
-    # Programs write whole lines at once to a terminal, and blocks to a pipe.
+    # Programs write line by line to a terminal, but in blocks to a pipe.
     ours, theirs = pty.openpty()
     settings = termios.tcgetattr(theirs)
     settings[1] &= ~termios.OPOST
@@ -89,7 +89,7 @@ def run_here(disk: LiveDevice, arguments: Sequence[str], folder: Path, workload:
 
 
 def run_in_guest(guest: Guest, disk: LiveDevice, workload: Workload) -> Recorded:
-    """Run a workload that comes with emmclab in a guest, which has the disk mounted."""
+    """Run a workload that comes with emmclab in a guest, which has mounted the disk."""
     given = [workload.operations, workload.seed]
     text = None
     if generated.is_programs(workload.name):
@@ -109,7 +109,7 @@ def run_in_guest(guest: Guest, disk: LiveDevice, workload: Workload) -> Recorded
 
 
 def _ended(status: int | None, lines: int, failed: Counter[str], pauses: int, workload: Workload) -> Recorded:
-    """Say how a workload ended; the status is `None` if it was ended after its time."""
+    """Return how a workload ended; the status is `None` if it was ended by the time limit."""
     notes = []
     if status is None:
         notes.append(f"the workload was ended after {workload.timeout_s:g} s; what it did until then counts")
@@ -132,14 +132,14 @@ def _acknowledge(
     timeout_s: float,
     failed: Counter[str],
 ) -> tuple[int, bool]:
-    """Pass lines on to the log as they come; give their number, and whether time ran out.
+    """Forward lines to the log as they arrive; return their number, and whether the time limit was reached.
 
     Args:
-        disk: has the log.
-        ours: where lines are read.
-        answers: where each line is answered by a byte; `None`: nowhere.
-        is_over: whether the workload has ended.
-        timeout_s: the time that it has.
+        disk: disk whose log is written.
+        ours: file descriptor from which lines are read.
+        answers: file descriptor to which a byte is written after each line, or `None`.
+        is_over: returns whether the workload has ended.
+        timeout_s: time limit of the workload.
         failed: counts the operations of programs that failed, by their reason.
     """
     pending, lines = b"", 0
@@ -175,5 +175,5 @@ def _acknowledge(
                 if text.startswith(_FAILED):
                     failed[text.removeprefix(_FAILED)] += 1
             if answers is not None:
-                with contextlib.suppress(OSError):  # The workload is gone.
+                with contextlib.suppress(OSError):  # The workload has ended.
                     os.write(answers, b".")

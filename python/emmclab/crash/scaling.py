@@ -1,4 +1,4 @@
-"""The capacity of a device whose power is cut: as small as it can be."""
+"""Chooses the capacity of a device whose power is cut: as small as possible."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from emmclab.crash.promises import least_mb
 from emmclab.devices.device import Device
 from emmclab.errors import ConfigError
 
-#: The capacity that is tried first, in MB; a small device is explored faster.
+#: The capacity that is tried first, in MB, because a small device is explored faster.
 LEAST_MB = 256
 
 
 def scaled_down(device: Device, file_system: str = "ext4") -> Device:
-    """Scale a device to 256 MB, or to the least double of that which it and the file system can have.
+    """Scale a device to 256 MB, or to the smallest doubling that it and the file system support.
 
-    Mapping schemes need blocks for logs whatever the capacity is. A device that has no such capacity stays
-    as it is.
+    Mapping schemes need blocks for logs whatever the capacity is. A device without such a capacity is
+    returned unchanged.
 
     >>> scaled_down(Device.preset("nexus5")).name, scaled_down(Device.preset("nexus5"), "xfs").name
     ('nexus5-256MB', 'nexus5-512MB')

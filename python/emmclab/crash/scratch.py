@@ -15,20 +15,20 @@ from types import FrameType
 
 from emmclab.runtime.files import folder_aside, left_aside, lock, sweep
 
-#: The list of the mounts of this system.
+#: The list of mounts of this system.
 _MOUNTS = Path("/proc/self/mounts")
-#: A folder in memory, and the share of the free memory that one user of it may take.
+#: A folder in memory, and the share of its free memory that one use may take.
 _MEMORY, _SHARE_OF_MEMORY = Path("/dev/shm"), 8  # noqa: S108 - only as a parent of private folders.
-#: Signals that ask a process to end.
+#: Signals that request the end of a process.
 _ENDS = {signal.SIGTERM, signal.SIGHUP}
 
 
 @contextmanager
 def scratch(parent: Path | None = None) -> Iterator[Path]:
-    """Make a folder in `parent`, the system's temporary folder by default.
+    """Make a private folder in `parent`, by default in the system's temporary folder.
 
-    It is gone afterwards, with what is mounted in it. What killed processes left in `parent` is removed
-    first.
+    It is removed afterwards, together with mounts in it. Folders that killed processes left in `parent` are
+    removed first.
     """
     parent = Path(tempfile.gettempdir()) if parent is None else parent
     remove_left(parent)
@@ -47,9 +47,9 @@ def scratch(parent: Path | None = None) -> Iterator[Path]:
 
 
 def in_memory(size: int = 0) -> Path | None:
-    """Return a folder in memory with plenty of room for files of `size` bytes; `None` if there is none.
+    """Return a folder in memory with enough space for files of `size` bytes; `None` if there is none.
 
-    There is none either if the user says where temporary files are to be, by `TMPDIR`.
+    Also returns `None` if the user sets the place of temporary files by `TMPDIR`.
     """
     if os.environ.get("TMPDIR"):
         return None
@@ -66,7 +66,7 @@ def in_memory(size: int = 0) -> Path | None:
 
 
 def remove_left(parent: Path | None = None) -> None:
-    """Remove what killed processes left in `parent`, with its mounts; by default where `scratch` puts it."""
+    """Remove folders and mounts of killed processes in `parent`; by default where `scratch` makes them."""
     parents = [Path(tempfile.gettempdir()), in_memory()] if parent is None else [parent]
     for each in filter(None, parents):
         for left in left_aside(each):
@@ -91,7 +91,7 @@ def unmount_below(folder: Path) -> None:
     """Unmount everything in a folder; a loop device that `mount` created is detached with its mount."""
     try:
         lines = _MOUNTS.read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:  # No Linux: nothing is mounted here.
+    except OSError:  # On other systems than Linux, nothing is mounted here.
         return
     # The kernel writes a space as \\040.
     begin = str(folder.resolve()).replace(" ", "\\040") + "/"
@@ -116,7 +116,7 @@ def ended_by_sigterm() -> Iterator[None]:
     try:
         yield
     except SystemExit:
-        # A worker of a pool would take the next task.
+        # A worker of a pool would otherwise start its next task.
         os._exit(128 + signal.SIGTERM)
     finally:
         signal.signal(signal.SIGTERM, before)

@@ -1,4 +1,4 @@
-"""Kept logs: each in a folder named for it, with how it was made and what was found."""
+"""Stored logs: each in a folder with its identity, its provenance and its findings."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from emmclab.errors import ConfigError, EmmclabError, InputError
 from emmclab.runtime.checked import checked, checked_value
 from emmclab.runtime.files import folder_aside
 
-#: Length of the part of a log's identity that names its folder, and that `emmclab crash --again` takes.
+#: Length of the prefix of a log's identity that names its folder, and that `emmclab crash --again` accepts.
 _SHORT = 8
 
 
-#: Files of a log: itself, how it was made, and the options of explorations.
+#: Files of a log: the log itself, how it was made, and the options of explorations.
 _LOG, _RUN = "run.log", "run.json"
 _OPTIONS = "options-"
 
 
 def _deciding(options: Options) -> dict[str, object]:
-    """Return the options that decide what a state of a cut is and how it is judged."""
+    """Return the options that determine the states of a cut and how they are judged."""
     return {
         name: value
         for name, value in asdict(options).items()
@@ -41,13 +41,13 @@ def _deciding(options: Options) -> dict[str, object]:
 
 
 def digest_of(options: Options) -> str:
-    """Return a short name of the options that decide what a state is and how it is judged."""
+    """Return a short digest of the options that determine states and how they are judged."""
     return hashlib.sha256(json.dumps(_deciding(options), sort_keys=True).encode()).hexdigest()[:6]
 
 
 @dataclass(frozen=True)
 class Kept:
-    """A log in its folder."""
+    """A stored log in its folder."""
 
     folder: Path
     log: Path
@@ -59,33 +59,33 @@ class Kept:
 
     @property
     def short(self) -> str:
-        """The name of the log in what shows a state again."""
+        """The short name of the log in the names of states."""
         return self.identity[:_SHORT]
 
     def keep(self, options: Options) -> None:
-        """Keep the options, by which states have their numbers; those of other explorations stay."""
+        """Store the options, which determine the numbers of states; those of other explorations are kept."""
         about = {"made": self.made, "base": self.base, "log": str(self.log)}
         _core.write_whole(self.folder / _RUN, checked(about))
         named = self.folder / f"{_OPTIONS}{digest_of(options)}.json"
         _core.write_whole(named, checked(_deciding(options)))
 
     def name_of(self, options: Options, cut: int, state: int) -> str:
-        """Name a state for `--again`: log, cut, number of the state, and the options by which it has it."""
+        """Return the name of a state for `--again`: log, cut, state number, and digest of the options."""
         return f"{self.short}:{cut}:{state}:{digest_of(options)}"
 
     def explore(
         self, options: Options, jobs: int, told: Callable[[Exploration], None], *, fresh: bool = False
     ) -> Exploration:
-        """Explore the log, or go on with an exploration on the same grounds that was interrupted.
+        """Explore the log, or continue an interrupted exploration on the same grounds.
 
         Args:
-            options: what is tried.
-            jobs: processes.
-            told: is told what came of it so far.
-            fresh: nothing that is kept is taken up.
+            options: options of the exploration.
+            jobs: number of processes.
+            told: called with the results so far.
+            fresh: reuse no stored results.
 
         Raises:
-            EmmclabError: the check, or a tool, changed meanwhile, so that verdicts are of both.
+            EmmclabError: the check or a tool changed during the exploration.
         """
         self.keep(options)
 
@@ -114,7 +114,7 @@ class Kept:
 
 
 def _changed(before: Mapping[str, object], now: Mapping[str, object]) -> str:
-    """Name what a verdict depends on and that is not what it was; nothing if all is."""
+    """Return which grounds of a verdict have changed; empty if none."""
     old, new = before.get("command"), now.get("command")
     if isinstance(old, Mapping) and isinstance(new, Mapping):
         names = sorted(name for name in old.keys() | new.keys() if old.get(name) != new.get(name))
@@ -123,10 +123,10 @@ def _changed(before: Mapping[str, object], now: Mapping[str, object]) -> str:
 
 
 def open_whole(log: Path, base: str | None) -> tuple[_core.CrashRun, Facts]:
-    """Open a log with its base image; its identity is that of both.
+    """Open a log with its base image; its identity is that of both together.
 
     Raises:
-        ConfigError: a log of emmclab has a base image, though it holds everything itself.
+        ConfigError: a base image is given for a log of emmclab, which contains everything itself.
         EmmclabError: the log or the image cannot be read.
     """
     run, facts = open_run(str(log), base=base)
@@ -147,10 +147,10 @@ def open_whole(log: Path, base: str | None) -> tuple[_core.CrashRun, Facts]:
 
 
 class Session:
-    """A folder of kept logs."""
+    """A folder of stored logs."""
 
     def __init__(self, folder: Path) -> None:
-        """Name the folder; it is made where it is needed."""
+        """Set the folder, which is made on first use."""
         self._folder = folder
 
     def record(
@@ -168,7 +168,7 @@ class Session:
         said: Callable[[str], None],
         ready: Callable[[str], None] = lambda _path: None,
     ) -> Kept:
-        """Run a workload and keep its log; `ready` is as in `record_run`.
+        """Run a workload and store its log; `ready` is as in `record_run`.
 
         Raises:
             ConfigError: as `record_run`.
@@ -212,7 +212,7 @@ class Session:
         return Kept(folder, folder / _LOG, None, facts["identity"], facts, made)
 
     def take(self, log: Path, base: Path | None) -> Kept:
-        """Take a log from elsewhere, or one that is kept here; it stays where it is.
+        """Add a log from elsewhere, or find a stored one; the log file is not moved.
 
         Raises:
             EmmclabError: it cannot be read.
@@ -223,16 +223,16 @@ class Session:
         folder.mkdir(parents=True, exist_ok=True)
         made: Made = {}
         if (folder / _RUN).exists() and (folder / _LOG).exists():
-            # Without it, the log is explored as one from elsewhere.
+            # Without this file, the log is treated as one from elsewhere.
             made = (_kept_in(folder / _RUN) or {"made": made})["made"]
         return Kept(folder, log.absolute(), named, facts["identity"], facts, made)
 
     def again(self, state: str) -> tuple[Kept, Options]:
-        """Find the log, and the options that name a state, as `c3f2:8812:17:5f0a31`.
+        """Find the log and the options of a state by its name, such as `c3f2:8812:17:5f0a31`.
 
         Raises:
-            ConfigError: the name is none; or there is no such log, or there are several; or the log was
-                explored with several sets of options, and the name does not say which one is meant.
+            ConfigError: the name is invalid; or there is no such log, or several; or the log was explored
+                with several sets of options, and the name does not select one.
         """
         parts = state.split(":")
         if len(parts) not in (3, 4) or not all(parts) or not all(part.isdecimal() for part in parts[1:3]):
@@ -271,7 +271,7 @@ class Session:
 
 
 def _kept_in(path: Path) -> dict[str, Any] | None:
-    """Read what is kept of a log; None if it is damaged, or of an earlier version.
+    """Read the stored description of a log; None if it is damaged or of an earlier version.
 
     Raises:
         InputError: it cannot be read.
@@ -283,7 +283,7 @@ def _kept_in(path: Path) -> dict[str, Any] | None:
 
 
 def _options_of(folder: Path, state: Sequence[str], named: str) -> Options:
-    """Return the options of the exploration that a name means; without a digest, those of the only one."""
+    """Return the options of the exploration that a name selects; without a digest, those of the only one."""
     files = sorted(folder.glob(f"{_OPTIONS}*.json"))
     read = {path.stem.removeprefix(_OPTIONS): _kept_in(path) for path in files}
     kept = {name: options for name, options in read.items() if options is not None}

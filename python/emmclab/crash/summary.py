@@ -1,4 +1,4 @@
-"""The outcome of an exploration in words and as JSON."""
+"""Formats the outcome of an exploration as text and as JSON."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from emmclab.crash.session import Kept
 
 
 def verdict(found: Exploration, check: str | None) -> str:
-    """Say in a phrase what came of an exploration, whose files `check` has judged; None if nothing has."""
+    """Return the outcome of an exploration in a phrase; `check` judged its files. None without an outcome."""
     findings = found.findings()
     if not findings and check is None:
         return "device and file system kept their promises; nothing checked the data of the workload"
@@ -31,7 +31,7 @@ def shown(kept: Kept, options: Options, one: Finding, minimal: Minimal | None = 
         "level": one.level,
         "cut": one.cut,
         "state": one.state,
-        # A rule is broken by commands, whatever state is left.
+        # Commands break a rule of the journal independent of any state.
         "again": None if one.way == COMMANDS else kept.name_of(options, one.cut, one.state),
         "states": one.count,
         "detail": one.detail,
@@ -47,7 +47,7 @@ def shown(kept: Kept, options: Options, one: Finding, minimal: Minimal | None = 
 
 
 def summary(kept: Kept, options: Options, found: Exploration, minimal: Mapping[int, Minimal]) -> CrashSummary:
-    """Return everything that was found as JSON."""
+    """Return all findings as JSON."""
     return {
         "cuts": found.covered.get("cuts", 0),
         "states": found.states,

@@ -1,9 +1,8 @@
-"""Think times: a workload pauses at random moments, for as long as the kernel takes to write everything back.
+"""Think times: a workload pauses at random moments until the kernel has written everything back.
 
-A workload that runs without a pause is over before any timer of the kernel goes off (ext4 commits every 5 s,
-dirty pages are written after 30 s). Between two calls of a program nothing then reaches the device by itself,
-and a cut finds none of the states that a program leaves which waits there: for its user, for another program,
-for a processor.
+A workload without pauses ends before any timer of the kernel expires (ext4 commits every 5 s, dirty pages are
+written after 30 s). Then nothing reaches the device between two calls of a program, and cuts miss the states
+of a program that waits there: for its user, for another program, or for a processor.
 """
 
 from __future__ import annotations
@@ -18,15 +17,15 @@ import threading
 from pathlib import Path
 from types import TracebackType
 
-#: Shortest and longest mean time between two pauses; each seed draws its own.
+#: Minimum and maximum of the mean time between two pauses; each seed draws its own mean.
 _MEAN_S = (0.0005, 0.02)
 
 
 class Thinking:
-    """Pauses of a workload's process group while this context is entered; none with the seed 0."""
+    """Pauses a workload's process group while this context is active; never with the seed 0."""
 
     def __init__(self, group: int, folder: Path, seed: int) -> None:
-        """Name the process group, the folder where its file system is mounted, and the seed."""
+        """Set the process group, the mount point of its file system, and the seed."""
         self._group, self._folder = group, folder
         self._dice = random.Random(seed)  # noqa: S311 - the same seed, the same think times.
         low, high = (math.log(bound) for bound in _MEAN_S)
@@ -51,7 +50,7 @@ class Thinking:
         handle = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY)
         try:
             syncfs = ctypes.CDLL(None, use_errno=True).syncfs
-            with contextlib.suppress(ProcessLookupError):  # The workload is over.
+            with contextlib.suppress(ProcessLookupError):  # The workload has ended.
                 while not self._over.wait(self._dice.expovariate(1 / self._mean_s)):
                     os.killpg(self._group, signal.SIGSTOP)
                     try:

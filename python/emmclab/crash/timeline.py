@@ -1,4 +1,4 @@
-"""What a log says of times: when lines were printed, and the commands before a cut."""
+"""Times in a log: when lines were printed, and the commands before a cut."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from emmclab import _core
 from emmclab.crash.explore import CoreOptions
 
-#: The writer of logs whose times only count entries, and the nanoseconds from one entry to the next.
+#: The `writer` of logs whose times only count entries, and the nanoseconds assigned to each entry.
 DM_WRITER, DM_ENTRY_NS = "dm-log-writes", 2_000
 
 
 @dataclass(frozen=True)
 class LoggedCommand:
-    """A command that came before a cut."""
+    """A command that arrived before a cut."""
 
     number: int
     op: str
@@ -22,7 +22,7 @@ class LoggedCommand:
     sectors: int
     flags: tuple[str, ...]
     arrival_ns: int
-    #: `None` if it was not complete when power went.
+    #: `None` if it was not complete at the power cut.
     complete_ns: int | None
 
 
@@ -32,7 +32,8 @@ def acknowledged_at(run: _core.CrashRun) -> list[int]:
     if not run.acknowledgements():
         return times
     explorer = _core.Explorer(run, _options(1 << 62, None))
-    # A moment whose contents and lines equal those before is left out; one with a new line never is.
+    # The explorer skips a moment with the same contents and lines as an earlier one, but none with a new
+    # line.
     while (text := explorer.next_state()) is not None:
         state = json.loads(text)
         times += [state["at_ns"]] * (state["acknowledged"] - len(times))
@@ -40,13 +41,13 @@ def acknowledged_at(run: _core.CrashRun) -> list[int]:
 
 
 def time_of(run: _core.CrashRun, cut: int) -> int:
-    """Return the time of a moment, nanoseconds."""
+    """Return the time of a moment in nanoseconds."""
     text = _core.Explorer(run, _options(1, (cut, 0))).next_state()
     return 0 if text is None else int(json.loads(text)["at_ns"])
 
 
 def commands_before(run: _core.CrashRun, cut: int) -> list[LoggedCommand]:
-    """Return the commands that had come when power went at a moment, in order."""
+    """Return the commands that had arrived when power was cut at a moment, in order."""
     return [
         LoggedCommand(number, op, sector, sectors, tuple(flags), arrival, complete)
         for number, op, sector, sectors, flags, arrival, complete in run.commands(0, cut + 1)

@@ -1,4 +1,4 @@
-"""Programs of the system that judge a disk: where they are sought, and how they are run."""
+"""System programs that judge a disk: their search path, and how they are run."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-#: Where programs are sought, those of the administrator too.
+#: Search path for programs, including those of the administrator.
 TOOLS_PATH = {"PATH": os.environ.get("PATH", "") + ":/usr/sbin:/sbin"}
 
 
@@ -38,7 +38,7 @@ def run_tool(
 
 
 def whole_path(program: str) -> str:
-    """Hint at the whole path of a program that is looked for in the folder of the disk; empty if it is none.
+    """Hint at the full path of a program that is searched in the folder of the disk; empty if not needed.
 
     >>> whole_path("/bin/sh"), whole_path("no-such-program")
     ('', '')

@@ -7,24 +7,24 @@ from dataclasses import dataclass, field, replace
 
 from emmclab.crash.programs import HERE, Operation
 
-#: The inode of the top folder.
+#: The inode number of the top folder.
 TOP = 0
 #: A function from old to new contents.
 Change = Callable[[bytes], bytes]
 
 
 class RefusedError(Exception):
-    """An operation is not possible in a state; `missing` is the path that it lacks, if that is why."""
+    """An operation is not possible in a state; `missing` is a missing path, if that is the reason."""
 
     def __init__(self, missing: str = "") -> None:
-        """Take the missing path."""
+        """Set the missing path."""
         super().__init__(missing or "the operation is not possible here")
         self.missing = missing
 
 
 @dataclass(frozen=True)
 class Version:
-    """Contents of a file after an operation; `index` is the index of the operation."""
+    """Contents of a file after the operation with this index."""
 
     index: int
     data: bytes
@@ -32,16 +32,16 @@ class Version:
 
 @dataclass
 class Shift:
-    """Bytes of a file have moved, and what it holds on the disk until that is durable.
+    """A move of bytes within a file, and the contents on the disk until it is durable.
 
-    A file system that overwrites in place may write data to blocks that have moved before it commits the move
+    A file system that overwrites in place may write data to moved blocks before it commits the move
     (ext4(5), `data=ordered`: data is written before the metadata is committed). If the power is cut between
-    them, the file has this data where the blocks were before.
+    them, the file contains this data at the old place of the blocks.
 
     Attributes:
         index: the operation that moved them.
-        offset: the first byte that moved, before the operation.
-        by: how far it moved, bytes; negative towards the beginning.
+        offset: offset of the first moved byte, before the operation.
+        by: distance in bytes; negative towards the beginning.
         versions: contents of the file without the move.
     """
 
@@ -51,7 +51,7 @@ class Shift:
     versions: list[Version]
 
     def write(self, index: int, pieces: list[tuple[int, bytes]]) -> list[tuple[int, bytes]]:
-        """Write pieces, given by offset, where they lay before the move; return them as they lie there."""
+        """Write pieces, given by offset, at their places before the move; return them with these offsets."""
         stays, first = self.offset + min(self.by, 0), self.offset + self.by
         stay = [(at, data[: max(0, stays - at)]) for at, data in pieces]
         moved = [(max(at, first) - self.by, data[max(0, first - at) :]) for at, data in pieces]
@@ -69,13 +69,13 @@ class Inode:
 
     Attributes:
         kind: `file`, `folder` or `link`.
-        names: of a folder, what it holds.
-        target: of a link.
-        versions: of a file, all contents that it had, the first one empty.
-        shifts: of a file, the operations that moved its bytes.
+        names: entries of a folder.
+        target: target of a link.
+        versions: all contents of a file so far, the first one empty.
+        shifts: operations that moved bytes of a file.
         attributes: extended attributes by name, without `user.`.
         changed: the last operation that changed the inode or a name of it.
-        replaced: the operation that last gave it the name of another file, and -1 before that.
+        replaced: the last operation that renamed it over another file; -1 if there is none.
     """
 
     kind: str
@@ -90,13 +90,13 @@ class Inode:
 
 @dataclass(frozen=True)
 class Named:
-    """What a path leads to in a state: inode, kind, target of a link, and extended attributes."""
+    """Target of a path in a state: inode, kind, target of a link, and extended attributes."""
 
     inode: int
     kind: str
     target: str
     attributes: Mapping[str, bytes]
-    #: Number of names of the file (links).
+    #: Number of names (hard links) of the file.
     links: int
     #: Index of the operation that renamed it over another file; -1 without one.
     replaced: int
@@ -106,12 +106,12 @@ class Tree:
     """Files and folders below a folder; an operation changes them in place or is refused."""
 
     def __init__(self) -> None:
-        """Begin with an empty folder."""
+        """Start with an empty folder."""
         self.inodes: dict[int, Inode] = {TOP: Inode("folder")}
         self._next = TOP + 1
 
     def find(self, path: str) -> int | None:
-        """Return the inode of a path; `None` if there is none."""
+        """Return the inode at a path; `None` if there is none."""
         at = TOP
         for name in path.split("/"):
             if name in ("", HERE):
@@ -123,7 +123,7 @@ class Tree:
         return at
 
     def names(self) -> dict[str, Named]:
-        """Return every path with what it leads to."""
+        """Return every path with its target."""
         links: dict[int, int] = {}
         found: list[tuple[str, int]] = []
         left = [("", TOP)]
@@ -177,7 +177,7 @@ class Tree:
             case "fallocate":
                 self._allocate(index, given[0], given[1], *numbers)
             case "fsync" | "fdatasync" | "msync":
-                # Of a link the kernel syncs what it leads to, which is not followed here.
+                # For a link, the kernel syncs its target, which the model does not follow.
                 if self.inodes[self._existing(given[0])].kind == "link":
                     raise RefusedError
 

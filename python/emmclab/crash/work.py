@@ -1,4 +1,4 @@
-"""Spreads an exploration over processes, keeps what is finished, and joins it."""
+"""Distributes an exploration over processes, stores finished parts, and merges them."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from emmclab.runtime.checked import checked, checked_value
 from emmclab.runtime.executors import Crash, Executor, Pool, Serial, each
 from emmclab.runtime.repeating import repeated
 
-#: Time between two states of a share that are kept, seconds.
+#: Interval at which the intermediate results of a share are stored, seconds.
 _KEEP_S = 2.0
 
 
 @dataclass(frozen=True)
 class Share:
-    """A share of the states of a log, and where its outcome is kept."""
+    """A share of the states of a log, and the path of its results."""
 
     log: str
     base: str | None
@@ -50,7 +50,7 @@ class ExplorationFields(TypedDict):
 
 
 def as_json(found: Exploration) -> ExplorationFields:
-    """Return an exploration as JSON, from which `from_json` makes it again."""
+    """Return an exploration as JSON, which `from_json` reads."""
     return {
         "states": found.states,
         "last": found.last,
@@ -64,7 +64,7 @@ def as_json(found: Exploration) -> ExplorationFields:
 
 
 def from_json(data: ExplorationFields) -> Exploration:
-    """Make an exploration of its JSON."""
+    """Make an exploration from its JSON."""
     found = Exploration(
         states=data["states"],
         last=data["last"],
@@ -80,7 +80,7 @@ def from_json(data: ExplorationFields) -> Exploration:
 
 
 def _kept(path: Path) -> Exploration | None:
-    """Return what a share has kept; `None` if that is nothing, or damaged."""
+    """Return the stored results of a share; `None` if there are none, or if they are damaged."""
     try:
         found = checked_value(path.read_bytes())
     except OSError:
@@ -89,7 +89,7 @@ def _kept(path: Path) -> Exploration | None:
 
 
 def run_share(share: Share) -> Exploration:
-    """Explore a share; what an earlier, interrupted run of it found is taken up."""
+    """Explore a share; results of an earlier, interrupted run of it are reused."""
     with ended_by_sigterm():
         return _run_share(share)
 
@@ -142,16 +142,17 @@ def explore_in_parallel(
 
     Args:
         log: the crash log.
-        options: what is tried; its share is split further.
-        base: what the device held before a log of dm-log-writes began.
-        jobs: processes.
-        folder: keeps what each process has found, so that an interrupted exploration goes on.
-        grounds: digest of everything that a verdict depends on beside log and options, from
-            `emmclab.crash.grounds`: what was found on other grounds is not taken up.
-        fresh: nothing that is kept is taken up.
-        told: is told what came of it in the end, and where there is a folder, before and every two seconds.
+        options: options of the exploration; its share is divided further.
+        base: content of the device before a log of dm-log-writes started.
+        jobs: number of processes.
+        folder: folder for the results of each process, so that an interrupted exploration can continue.
+        grounds: digest of everything that a verdict depends on besides log and options, from
+            `emmclab.crash.grounds`; results on other grounds are not reused.
+        fresh: reuse no stored results.
+        told: called with the results at the end, and if there is a folder, at the start and every two
+            seconds.
     """
-    # What is known already is not explored again, but what a killed exploration left goes all the same.
+    # Known results are not explored again, but files of a killed exploration are removed in any case.
     remove_left()
     share, shares = options.share
     tasks = []
@@ -184,7 +185,7 @@ def explore_in_parallel(
 
 
 def _report(tasks: Sequence[Share], told: Callable[[Exploration], None]) -> None:
-    """Report what the shares have kept so far."""
+    """Report the results that the shares have stored so far."""
     kept = [task.kept for task in tasks if task.kept]
     if not kept:
         return

@@ -1,8 +1,8 @@
-"""The only process of a guest: mounts its disk, reads files, and runs workloads, as the host asks.
+"""The only process of a guest: mounts its disk, reads files, and runs workloads on request of the host.
 
 Runs as `/init` of an initial RAM disk, with the modules of this package that need nothing but the standard
-library. Each request is a line of JSON with one key, what is asked; each answer is a line of JSON. The guest
-ends when the host does.
+library. Each request is a line of JSON with one key, the kind of request; each answer is a line of JSON. The
+guest ends when the host does.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from emmclab.crash.kernel_log import KernelLog
 from emmclab.crash.mounted_files import Mounted, UnreadableError
 from emmclab.crash.thinking import Thinking
 
-#: The disk, and where it is mounted.
+#: The disk, and its mount point.
 _DISK, _FOLDER = "/dev/vda", Path("/mnt")
-#: System call that loads a module (x86-64), and the command of reboot() that restarts: QEMU then ends.
+#: System call that loads a module (x86-64), and the command of reboot() that restarts, upon which QEMU ends.
 _FINIT_MODULE, _RESTART = 313, 0x01234567
-#: Options that `mount` gives the kernel as flags (linux/mount.h); all others go to the file system.
+#: Mount options that the kernel expects as flags (linux/mount.h); all others are passed to the file system.
 _FLAGS = {
     **{"ro": 1, "nosuid": 2, "nodev": 4, "noexec": 8, "sync": 16, "dirsync": 128, "noatime": 1024},
     **{"nodiratime": 2048, "relatime": 1 << 21, "strictatime": 1 << 24, "lazytime": 1 << 25},
 }
-#: Options that are the default.
+#: Options that are defaults, and need no flag.
 _ANYWAY = ("rw", "defaults")
 #: Flag of umount2(): lazy unmount, even if files are open.
 _DETACH = 2
@@ -78,10 +78,10 @@ def _channels() -> dict[str, int]:
 
 
 class Agent:
-    """Answers the requests of the host."""
+    """Handles the requests of the host."""
 
     def __init__(self, control: int, lines: int) -> None:
-        """Take the channels."""
+        """Set the channels."""
         self._control, self._lines = control, lines
         self._files = Mounted(_FOLDER)
         self._reads = BlockReads(Path("/tmp"))  # noqa: S108 - nobody else is in the guest.
@@ -89,7 +89,7 @@ class Agent:
         self._read: set[int] = set()
 
     def serve(self) -> None:
-        """Answer until the host is gone."""
+        """Handle requests until the host is gone."""
         with self._reads:
             wire.send(self._write, {"kernel": platform.release()})
             pending = b""
@@ -137,7 +137,7 @@ class Agent:
         return {"nodes": None if nodes is None else wire.nodes_packed(nodes)}
 
     def _do_run(self, name: str, given: list[Any], text: str | None, thinks: int) -> wire.Answer:
-        """Run a workload in the mounted folder; its lines go to their own channel."""
+        """Run a workload in the mounted folder; its lines are sent on a separate channel."""
         process = os.fork()
         if process == 0:
             self._work(name, given, text)
@@ -167,7 +167,7 @@ class Agent:
 
 
 def main() -> None:
-    """Prepare the guest and serve; does not return."""
+    """Prepare the guest and handle requests; does not return."""
     try:
         signal.signal(signal.SIGPIPE, signal.SIG_IGN)
         for kind, folder in (("proc", "/proc"), ("sysfs", "/sys"), ("devtmpfs", "/dev")):

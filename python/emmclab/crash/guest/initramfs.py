@@ -1,4 +1,4 @@
-"""The initial RAM disk of a guest: Python of this machine with what the agent imports, and modules."""
+"""Builds the initial RAM disk of a guest: this machine's Python with the agent's imports, and modules."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ from emmclab.crash.tools import run_tool
 from emmclab.errors import UnsupportedError
 
 _AGENT = "emmclab.crash.guest.agent"
-#: Imports the agent as the guest does, and prints the files that this took.
+#: Imports the agent as in the guest, and prints the files that were loaded.
 _ASK = f"""import encodings.ascii, encodings.latin_1, encodings.utf_8, encodings.idna, {_AGENT}
 for name, module in sorted(sys.modules.items()):
     if getattr(module, "__file__", None):
         print(module.__file__)
 """
-#: Packages of ours, empty, so that no other module of them is imported.
+#: Packages of emmclab that are empty in the guest, so that they import no other module.
 _STUBS = """import sys, types, os
 for name in ("emmclab", "emmclab.crash", "emmclab.crash.guest"):
     package = types.ModuleType(name)
     package.__path__ = [os.path.join(sys.argv[1], *name.split("."))]
     sys.modules[name] = package
 """
-#: The first program: Python without anything of the user, and the agent.
+#: The init program: starts Python without user settings, with the agent.
 _INIT = """#!{python} -IS
 import sys
 sys.path.insert(0, "/lib/guest")
 from {agent} import main
 main()
 """
-#: Where the modules of this package are in the guest.
+#: Folder of emmclab's modules in the guest.
 _PACKAGE = "/lib/guest"
 _PATIENCE_S = 60.0
 _LIBRARY = re.compile(r"(/\S+) \(0x")
@@ -50,7 +50,7 @@ def _python() -> tuple[tuple[str, bytes, int], ...]:
     """Return path, contents and mode of all files that Python needs to run the agent.
 
     Raises:
-        UnsupportedError: this Python cannot be taken into a guest.
+        UnsupportedError: this Python cannot be copied into a guest.
     """
     interpreter = os.path.realpath(sys.executable)
     ours = Path(wire.__file__).parents[2]
@@ -79,7 +79,7 @@ def _python() -> tuple[tuple[str, bytes, int], ...]:
 
 
 def _compiled(file: Path) -> bytes:
-    """Return the compiled form of a module, which needs no source beside it."""
+    """Return the compiled form of a module, which works without its source."""
     with tempfile.NamedTemporaryFile(suffix=".pyc") as made:
         py_compile.compile(
             str(file),
@@ -92,7 +92,7 @@ def _compiled(file: Path) -> bytes:
 
 
 def _libraries(objects: Iterable[Path]) -> list[str]:
-    """Return the paths of the shared libraries that these need, the loader among them."""
+    """Return the paths of the shared libraries that these files need, including the loader."""
     done = run_tool(["ldd", *map(str, objects)], _PATIENCE_S)
     return sorted(set(_LIBRARY.findall(done.stdout)))
 
@@ -107,7 +107,7 @@ def write(kernel: Kernel, file_system: str, path: Path) -> None:
 
     Raises:
         ConfigError: the kernel does not have the file system.
-        UnsupportedError: this Python cannot be taken into a guest.
+        UnsupportedError: this Python cannot be copied into a guest.
     """
     files = list(_python())
     names = []
@@ -134,7 +134,7 @@ def _archive(files: Iterable[tuple[str, bytes, int]]) -> bytes:
                 folders.add(folder)
                 packed += _entry(folder, b"", stat.S_IFDIR | 0o755)
         packed += _entry("/".join(inside), data, stat.S_IFREG | mode)
-    # The kernel opens the console of the first program before there are devices.
+    # The kernel opens the console for the init program before devices are created.
     for folder in sorted({"dev", "tmp", "proc", "sys", "mnt"} - folders):
         packed += _entry(folder, b"", stat.S_IFDIR | 0o755)
     packed += _entry("dev/console", b"", stat.S_IFCHR | 0o600, device=(5, 1))

@@ -1,4 +1,4 @@
-"""A kernel of a Linux distribution: its version, and its modules with those that they need."""
+"""A kernel of a Linux distribution: its version, and its modules with their dependencies."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from pathlib import Path
 
 from emmclab.errors import ConfigError, InputError
 
-#: Of a kernel for x86 (Documentation/arch/x86/boot.rst): a magic word, and where its version stands.
+#: Header of an x86 kernel (Documentation/arch/x86/boot.rst): the magic word, and the offset of the version.
 _MAGIC_AT, _MAGIC, _VERSION_AT, _SETUP = 0x202, b"HdrS", 0x20E, 0x200
-#: What every guest needs: a disk and channels to the host.
+#: Modules that every guest needs: for a disk and for channels to the host.
 _ALWAYS = ("virtio_pci", "virtio_blk", "virtio_console")
-#: Modules of each file system, those first that are asked for by name at run time.
+#: Modules of each file system; those that are requested by name at run time come first.
 _OF_FILE_SYSTEM = {"vfat": ("nls_cp437", "nls_ascii", "nls_iso8859_1", "nls_utf8", "vfat")}
-#: Folders whose modules provide what a file system asks for by the name of an algorithm.
+#: Folders of modules that file systems request by the name of an algorithm.
 _ALGORITHMS = ("kernel/crypto", "kernel/lib")
-#: How a user gets a kernel without installing it.
+#: How to get a kernel without installing it.
 _GET = (
     "for example: apt-get download linux-image-VERSION-amd64; dpkg-deb -x linux-image-*.deb kernel; "
     "then --guest kernel/boot/vmlinuz-VERSION-amd64"
@@ -28,7 +28,7 @@ _GET = (
 
 @dataclass(frozen=True)
 class Kernel:
-    """A kernel file and the folder of its modules."""
+    """A kernel file and the folder with its modules."""
 
     file: Path
     version: str
@@ -36,10 +36,10 @@ class Kernel:
 
     @classmethod
     def of(cls, path: str) -> Kernel:
-        """Find the modules of a kernel file: in the folder of its package, else where it is installed.
+        """Find the modules of a kernel file: in the folder of its package, else at their installed place.
 
         Raises:
-            ConfigError: it is no kernel, or there is no folder of its modules.
+            ConfigError: it is not a kernel, or the folder with its modules does not exist.
         """
         file = Path(path)
         version = _version(file)
@@ -56,10 +56,10 @@ class Kernel:
         return cls(file, version, found)
 
     def files_of(self, file_system: str) -> list[Path]:
-        """Return the modules that a guest with this file system loads, each after those that it needs.
+        """Return the modules that a guest with this file system loads, each after its dependencies.
 
         Raises:
-            ConfigError: the kernel does not have the file system.
+            ConfigError: the kernel does not support the file system.
         """
         named = {_plain(path.name): path for path in sorted(self.modules.rglob("*.ko*"))}
         built_in = {_plain(Path(line).name) for line in self._lines("modules.builtin")}
@@ -87,7 +87,7 @@ class Kernel:
         yield path
 
     def _algorithm(self, name: str) -> str:
-        """Name a module that provides an algorithm; `""` where there is none."""
+        """Return the name of a module that provides an algorithm; `""` if there is none."""
         for folder in _ALGORITHMS:
             for path in sorted((self.modules / folder).rglob("*.ko*")):
                 if {name, f"crypto-{name}"} & {*_about(contents(path)).get("alias", ())}:
@@ -100,10 +100,10 @@ class Kernel:
 
 
 def contents(path: Path) -> bytes:
-    """Return a module, unpacked.
+    """Return the decompressed contents of a module.
 
     Raises:
-        ConfigError: it is packed with zstd, and there is no program that unpacks it.
+        ConfigError: it is compressed with zstd, and no program to decompress it is installed.
     """
     data = path.read_bytes()
     if path.suffix == ".xz":
@@ -116,7 +116,7 @@ def contents(path: Path) -> bytes:
 
 
 def _about(module: bytes) -> dict[str, list[str]]:
-    """Return what a module says of itself (section .modinfo): strings `key=value`, each ended by a zero."""
+    """Return the metadata of a module (section .modinfo): `key=value` strings, each terminated by a zero."""
     found: dict[str, list[str]] = {}
     for key in ("depends", "softdep", "alias"):
         for part in _after(module, b"\0" + key.encode() + b"="):

@@ -1,4 +1,4 @@
-"""Starts a guest in QEMU, and asks its agent."""
+"""Starts a guest in QEMU, and sends requests to its agent."""
 
 from __future__ import annotations
 
@@ -25,31 +25,31 @@ from emmclab.crash.tools import TOOLS_PATH
 from emmclab.errors import EmmclabError, UnsupportedError
 
 QEMU, _MEMORY_MB = "qemu-system-x86_64", 512
-#: Time for a boot without hardware virtualisation on a busy machine, and for a request, seconds.
+#: Timeouts of a boot without hardware virtualisation on a busy machine, and of a request, seconds.
 _BOOT_S, _PATIENCE_S = 180.0, 120.0
-#: Times that a boot is tried.
+#: Maximum number of attempts to boot.
 _BOOTS = 3
-#: What ends a guest at once if its kernel crashes, and what keeps its console short.
+#: Kernel parameters: end the guest at once if its kernel crashes, and keep its console short.
 _COMMAND_LINE = (
     "console=ttyS0 quiet loglevel=4 panic=-1 oops=panic nokaslr mitigations=off audit=0 selinux=0 "
     "apparmor=0 random.trust_cpu=on rcupdate.rcu_expedited=1"
 )
-#: Lines of a console that say why a kernel crashed.
+#: Console lines with the reason of a kernel crash.
 _CRASH = re.compile(r"(BUG: .*|kernel BUG at .*|Oops: .*|Kernel panic - .*)")
-#: Flags of a processor that can run guests by KVM.
+#: Processor flags for hardware virtualisation (KVM).
 _VIRTUALISING = {"vmx", "svm"}
 
 
 class GuestEndedError(Exception):
-    """A guest ended, or did not answer; the text is the reason."""
+    """A guest ended or did not answer; the text is the reason."""
 
 
 def require(kernel: str, file_system: str | None = None) -> None:
-    """Refuse a guest that cannot be started here, before there is anything for it to do.
+    """Reject a guest that cannot be started here, before any work is done.
 
     Raises:
-        ConfigError: the kernel is none, or lacks modules.
-        UnsupportedError: there is no QEMU, or this machine is not of x86-64.
+        ConfigError: the file is not a kernel, or modules are missing.
+        UnsupportedError: there is no QEMU, or this machine is not an x86-64.
     """
     if platform.machine() != "x86_64":
         raise UnsupportedError(
@@ -68,7 +68,7 @@ def require(kernel: str, file_system: str | None = None) -> None:
 
 
 def accelerator() -> str:
-    """Return `kvm` where this processor can run guests, else `tcg`, which is some ten times slower."""
+    """Return `kvm` if this processor supports it, else `tcg`, which is about ten times slower."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:
@@ -78,7 +78,7 @@ def accelerator() -> str:
 
 
 def image(path: Path) -> dict[str, Any]:
-    """Describe a disk that is a file, whose contents need to be durable for nobody."""
+    """Return QEMU's description of a disk in a file, which ignores flushes: nobody needs it afterwards."""
     return {
         "driver": "raw",
         "file": {"driver": "file", "filename": str(path), "locking": "off"},
@@ -88,7 +88,7 @@ def image(path: Path) -> dict[str, Any]:
 
 
 def nbd(socket_path: str) -> dict[str, Any]:
-    """Describe a disk that is served by NBD."""
+    """Return QEMU's description of a disk that is served by NBD."""
     server = {"type": "unix", "path": socket_path}
     return {"driver": "raw", "file": {"driver": "nbd", "server": server}, "discard": "unmap"}
 
@@ -97,13 +97,13 @@ class Guest:
     """A running guest with one disk; a context manager that ends it. QEMU dies with this process."""
 
     def __init__(self, kernel: Kernel, file_system: str, disk: Mapping[str, Any], folder: Path) -> None:
-        """Know what is started, and a private folder for its files."""
+        """Set what is started, and a private folder for the guest's files."""
         self._kernel, self.file_system, self._disk, self._folder = kernel, file_system, disk, folder
         self._end = ExitStack()
         self._pending = b""
 
     def __enter__(self) -> Guest:
-        # A boot on a busy machine may fail by itself.
+        # On a busy machine a boot may fail for no other reason.
         for _ in range(_BOOTS):
             with ExitStack() as begun:
                 problem = self._start(begun)
@@ -120,7 +120,7 @@ class Guest:
         self._end.close()
 
     def _start(self, begun: ExitStack) -> GuestEndedError | None:
-        """Start the guest, for `begun` to end it; return why it did not start, if so."""
+        """Start the guest, which `begun` ends; return the error if it did not start."""
         initial = self._folder / "initrd"
         initramfs.write(self._kernel, self.file_system, initial)
         pairs = {name: socket.socketpair() for name in (wire.CONTROL, wire.LINES)}
@@ -162,7 +162,7 @@ class Guest:
         return [*command, "-device", "virtio-blk-pci,drive=disk"]
 
     def ask(self, asked: str, patience_s: float = _PATIENCE_S, **given: Any) -> wire.Answer:
-        """Return the answer to a request.
+        """Send a request and return the answer.
 
         Raises:
             GuestEndedError: the guest ended, or does not answer.
@@ -171,16 +171,16 @@ class Guest:
         return self._answer(patience_s)
 
     def tell(self, asked: str, **given: Any) -> None:
-        """Send a request, whose answer is got by `answered`."""
-        with contextlib.suppress(BrokenPipeError):  # The answer says why.
+        """Send a request; `answered` returns the answer."""
+        with contextlib.suppress(BrokenPipeError):  # The next read fails with the reason.
             wire.send(self._control.send, {asked: given})
 
     def is_answered(self) -> bool:
-        """Whether there is an answer, or the guest has ended."""
+        """Return whether an answer has arrived, or the guest has ended."""
         return bool(select.select([self._control], [], [], 0)[0])
 
     def answered(self) -> wire.Answer:
-        """Return the answer that was waited for.
+        """Return the answer of the last request.
 
         Raises:
             GuestEndedError: the guest ended, or does not answer.
@@ -204,7 +204,7 @@ class Guest:
         return answer
 
     def _why(self) -> str:
-        """Say why the guest ended: by its console, else by QEMU."""
+        """Return why the guest ended: from its console, else from QEMU."""
         texts = []
         for name in ("console", "qemu"):
             with contextlib.suppress(OSError):
@@ -214,10 +214,10 @@ class Guest:
         return crash[0] if crash is not None else "; ".join(last) or "it ended"
 
     def mount(self, options: str, read: set[int]) -> None:
-        """Mount the disk until the guest ends; adds to `read` the blocks of 4 KiB that were read in vain.
+        """Mount the disk until the guest ends; add the blocks of 4 KiB of failed attempts to `read`.
 
         Raises:
-            NotMountedError: the guest's kernel refuses; with its reason.
+            NotMountedError: the guest's kernel refuses; the text is its reason.
             GuestEndedError: the guest ended.
         """
         answer = self.ask("mount", kind=self.file_system, options=options)
@@ -227,10 +227,10 @@ class Guest:
 
     @contextmanager
     def mounted(self, read: set[int]) -> Iterator[GuestFiles]:
-        """Mount the disk for a while; adds to `read` the blocks of 4 KiB that the guest read from it.
+        """Mount the disk for this context; add the blocks of 4 KiB that the guest read from it to `read`.
 
         Raises:
-            NotMountedError: the guest's kernel refuses; with its reason.
+            NotMountedError: the guest's kernel refuses; the text is its reason.
             GuestEndedError: the guest ended.
         """
         self.mount("", read)
@@ -241,10 +241,10 @@ class Guest:
 
 
 class GuestFiles:
-    """Files of a disk that a guest has mounted."""
+    """Reads files of a disk that a guest has mounted."""
 
     def __init__(self, guest: Guest) -> None:
-        """Know the guest."""
+        """Set the guest."""
         self._guest = guest
 
     def read(self, path: str) -> bytes | None:
@@ -257,7 +257,7 @@ class GuestFiles:
         return None if data is None else wire.unpacked(data)
 
     def tree(self, folder: str) -> dict[str, Node] | None:
-        """Return what is below a folder.
+        """Return everything below a folder.
 
         Raises:
             UnreadableError: the kernel cannot read a part of it.

@@ -17,14 +17,14 @@ from emmclab.errors import EmmclabError
 def mounted_in_guest(
     kernel: str, uri: str, file_system: str, options: str | None, folder: Path
 ) -> Iterator[Guest]:
-    """Boot a guest whose disk is at the URI of an NBD server, and mount the disk; ends with the power off.
+    """Boot a guest with a disk from an NBD server, and mount the disk; at the end the guest is powered off.
 
     Args:
         kernel: the kernel file.
         uri: as `nbd+unix:///?socket=PATH`.
-        file_system: what is on the disk.
-        options: of the mount.
-        folder: private, for files of the guest.
+        file_system: file system of the disk.
+        options: mount options.
+        folder: private folder for files of the guest.
 
     Raises:
         EmmclabError: the guest does not start, or its kernel does not mount the disk.

@@ -1,4 +1,4 @@
-"""Mounts states in a guest: one boot for many states, and a new one after a state that crashes its kernel."""
+"""Mounts states in a guest: one boot serves many states; after a kernel crash, a new guest is booted."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from emmclab.crash.scratch import in_memory, scratch
 
 @contextmanager
 def guest_of(kernel: str | None, size: int) -> Iterator[GuestMounts | None]:
-    """Give a guest for images of `size` bytes, which boots when it is needed; `None` without a kernel."""
+    """Provide a guest for images of `size` bytes, which boots on first use; `None` without a kernel."""
     if kernel is None:
         yield None
         return
@@ -23,10 +23,10 @@ def guest_of(kernel: str | None, size: int) -> Iterator[GuestMounts | None]:
 
 
 class GuestMounts:
-    """Mounts an image, which is overwritten between two mounts; a context manager that ends the guest."""
+    """Mounts an image, which changes between two mounts; a context manager that ends the guest."""
 
     def __init__(self, kernel: str, disk: Path) -> None:
-        """Store the paths of the kernel and of the image; files of the guest go into the image's folder."""
+        """Set the paths of the kernel and the image; files of the guest are stored in the image's folder."""
         self.kernel, self.disk = kernel, disk
         self._guest: Guest | None = None
         self._end = ExitStack()
@@ -39,10 +39,10 @@ class GuestMounts:
 
     @contextmanager
     def mounted(self, read: set[int]) -> Iterator[GuestFiles]:
-        """Mount the image; adds to `read` the blocks that were read.
+        """Mount the image; add the blocks that were read to `read`.
 
         Raises:
-            NotMountedError: the guest's kernel refuses, or crashes; with its reason.
+            NotMountedError: the guest's kernel refuses or crashes; the text is the reason.
         """
         kind = kind_of(self.disk)
         if not kind:

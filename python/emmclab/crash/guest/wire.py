@@ -1,4 +1,4 @@
-"""How host and guest talk: a line of JSON each way. Needs the standard library alone, for it is in guests."""
+"""Protocol between host and guest: JSON lines. Uses only the standard library, as it also runs in guests."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any, TypedDict
 
 from emmclab.crash.mounted_files import Node
 
-#: Names of the two channels: requests and answers; lines of the workload and the bytes that answer them.
+#: Names of the two channels: requests and answers; lines of the workload and the bytes that confirm them.
 CONTROL, LINES = "control", "lines"
-#: Where the agent finds its modules and its orders in the guest.
+#: Paths of the agent's modules and of its orders in the guest.
 ORDERS = "/orders.json"
 
 
@@ -27,7 +27,7 @@ def unpacked(text: str) -> bytes:
 
 
 def nodes_packed(nodes: dict[str, Node]) -> list[Any]:
-    """Return files and folders as JSON values."""
+    """Encode files and folders as JSON values."""
     return [
         [
             packed(os.fsencode(path)),
@@ -42,7 +42,7 @@ def nodes_packed(nodes: dict[str, Node]) -> list[Any]:
 
 
 def nodes_unpacked(values: list[Any]) -> dict[str, Node]:
-    """Return the files and folders of JSON values."""
+    """Decode files and folders from JSON values."""
     return {
         os.fsdecode(unpacked(path)): Node(
             kind,
@@ -56,18 +56,19 @@ def nodes_unpacked(values: list[Any]) -> dict[str, Node]:
 
 
 class Answer(TypedDict, total=False):
-    """What the guest answers; each request has its own keys."""
+    """An answer of the guest; its keys depend on the request."""
 
     #: At the start: the release of the kernel.
     kernel: str
-    #: To `mount`: why it was refused. To it and to `unmount`: the blocks of 4 KiB that were read.
+    #: To `mount`: the reason if it was refused. To it and to `unmount`: the blocks of 4 KiB that were read.
     refused: str
     blocks: list[int]
-    #: To `read` and `tree`: why the kernel cannot read, else the packed contents; None if nothing is there.
+    #: To `read` and `tree`: the reason if the kernel cannot read, else the packed contents; None if there are
+    #: none.
     unreadable: str
     data: str | None
     nodes: list[Any] | None
-    #: To `run`: the exit status, and how often the workload paused to think.
+    #: To `run`: the exit status, and the number of the workload's think pauses.
     status: int
     pauses: int
 
