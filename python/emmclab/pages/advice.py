@@ -18,12 +18,12 @@ from emmclab.runtime.files import write_whole
 from emmclab.runtime.signed import signed
 from emmclab.traces.ledger import ledger_line
 
-#: Options on the first screen.
+#: Maximum number of options on the first screen.
 _BEST = 3
 
 
 def write_advice(advised: Advised, html: Path) -> None:
-    """Write the page; the same results give the same bytes."""
+    """Write the page; the same results produce the same bytes."""
     base, found = advised.base, advised.options
     rows = [
         {"trace": base.fields["trace"], "option": advice.option, "time": kind, "change_pct": change}
@@ -70,7 +70,7 @@ def write_advice(advised: Advised, html: Path) -> None:
 
 
 def _head(advised: Advised) -> Head:
-    """Return the answer, the device as it is, and the options that change most."""
+    """Return the headline, the unchanged device, and the options with the largest effect."""
     base = advised.base
     tiles = [
         tile(figure.label, base[figure.path], figure.unit, note="as it is") for figure in FIGURES.values()

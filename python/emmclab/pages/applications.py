@@ -1,4 +1,4 @@
-"""The page of runs of applications: where their users' time went, over time and beside each other."""
+"""The page of application runs: how the time of their users was spent, over time and in comparison."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ from emmclab.runtime.signed import signed
 from emmclab.runtime.table_row import Row
 from emmclab.traces.made_types import MadeFrom
 
-#: States and runs on the first screen.
+#: Maximum numbers of states and of runs on the first screen.
 _MOST_STATES, _MOST_TILES = 4, 6
-#: The order of states in stacks.
+#: Order of states in stacked charts.
 _ORDER = {name: number for number, name in enumerate(STATE_COLOURS)}
 
 
 def render(results: Sequence[AppResult], faster: Sequence[AppResult], made: MadeFrom | None = None) -> str:
-    """Return the page; the same results give the same bytes.
+    """Return the page; the same results produce the same bytes.
 
-    `made` is the group `provenance` of results of the command line.
+    `made` is the group `provenance` of command-line results.
     """
     one = len(results) == 1
     names = [_name(result) for result in results]
@@ -121,7 +121,7 @@ def _spread(runs: Sequence[AppResult]) -> str:
 
 
 def _bins(result: AppResult, lane: Lane) -> list[tuple[float, float, dict[str, int]]]:
-    """Return each bin of a lane: from, to, and the time in it by state."""
+    """Return each bin of a lane: start, end, and the time in it by state."""
     width, end = result.app["over_time"]["bin_ns"], result.app["runtime_ns"]
     count = max((len(times) for times in lane["states"].values()), default=0)
     bins = []
@@ -162,7 +162,7 @@ def _threads(result: AppResult) -> Rows:
                 continue
             label = STATES[max(times, key=lambda state: times[state])]
             if last is not None and last["state"] == label:
-                # Bins of the same state are one bar.
+                # Neighbouring bins of the same state are merged into one bar.
                 last["to_s"] = end
                 continue
             last = {
@@ -192,7 +192,7 @@ def _runtimes(result: AppResult) -> Rows:
 
 
 class _TableRow(TypedDict):
-    """A run in the table: times in s, and `cells` with the time in each state that any run has."""
+    """A run in the table: times in s; `cells` contains the time in each state that occurs in any run."""
 
     program: str
     device: str
@@ -222,7 +222,7 @@ def _table_row(result: AppResult, results: Sequence[AppResult]) -> _TableRow:
 
 
 def _spent(result: AppResult) -> list[tuple[str, str, str, float, float]]:
-    """Return the parts of storage: what was waited for, files, partition, s, %."""
+    """Return the parts of the storage time: what was waited for, files, partition, s, %."""
     runtime = max(result.app["runtime_ns"], 1)
     return [
         (
@@ -238,7 +238,7 @@ def _spent(result: AppResult) -> list[tuple[str, str, str, float, float]]:
 
 
 def _what_if(result: AppResult, faster: Sequence[AppResult]) -> list[tuple[str, float, float]]:
-    """Return each part that was infinitely fast, the runtime then, and the gain in s; the most gain first."""
+    """Return for each part, if it were infinitely fast, the runtime and the gain in s; largest gain first."""
     ordered = sorted(faster, key=lambda run: run.runtime_s)
     return [(run.app["what_if"][0], run.runtime_s, result.runtime_s - run.runtime_s) for run in ordered]
 
@@ -249,5 +249,5 @@ def write_apps_report(
     path: str | Path,
     made: MadeFrom | None = None,
 ) -> None:
-    """Write the page for runs of applications; the file appears when it is whole, and never otherwise."""
+    """Write the page for runs of applications, atomically."""
     write_whole(path, render(results, faster, made))

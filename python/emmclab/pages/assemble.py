@@ -1,4 +1,4 @@
-"""What every page shares: the template's surroundings, charts with their rows, and the libraries."""
+"""Code shared by all pages: filling of templates, charts with their rows, and the libraries."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from emmclab.pages.plots import Figure, Rows
 from emmclab.pages.theme import DARK, LIGHT
 from emmclab.runtime.signed import signed
 
-#: Digits of figures on the page; more cannot be seen and would only make it larger.
+#: Significant digits of figures on the page; more are not visible and would only enlarge the page.
 _DIGITS = 6
 
 
@@ -35,9 +35,10 @@ def assemble(
 ) -> str:
     """Fill a template with `content`, and with `figures` drawn from `rows` (each row with its `trace`).
 
-    In the template, `picture` is the figure of the first screen, which `head` names, and `figures` is the
-    list of all others that can be drawn or say why they cannot. `beside` gives the claims below a figure.
-    `trace_names` are those among `names` that are of traces, where others are of settings or readings.
+    In the template, `picture` is the figure of the first screen, which `head` names. `figures` is the list of
+    all other figures that can be drawn, or that explain why they cannot. `beside` contains the claims below
+    each figure. `trace_names` are those of `names` that are names of traces; others may be names of settings
+    or readings.
     """
     environment = jinja2.Environment(
         loader=jinja2.ChoiceLoader(
@@ -73,7 +74,7 @@ def assemble(
 
 
 class _DrawnChart(TypedDict):
-    """A chart of a figure; `trace` is None if it is of all traces, `spec` is the chart of Vega."""
+    """A chart of a figure; `trace` is None if it shows all traces, `spec` is the Vega specification."""
 
     id: str
     trace: str | None
@@ -81,7 +82,7 @@ class _DrawnChart(TypedDict):
 
 
 class _DrawnFigure(TypedDict):
-    """A figure as templates show it."""
+    """A figure in the form that templates use."""
 
     name: str
     title: str
@@ -90,21 +91,21 @@ class _DrawnFigure(TypedDict):
     charts: list[_DrawnChart]
     wide: bool
     count: int
-    #: Inputs that it lacks.
+    #: Inputs without data for the figure.
     without: list[str]
-    #: Claims that stand below it.
+    #: Claims below the figure.
     beside: Sequence[Mapping[str, str]]
 
 
 class _Columns(TypedDict):
-    """Rows of a trace by column; a column of one value is that value."""
+    """Rows of a trace by column; a constant column is stored as its value."""
 
     rows: int
     columns: dict[str, Any]
 
 
 def _figure(figure: Figure, rows: Rows, traces: Sequence[str], inputs: Sequence[str] | None) -> _DrawnFigure:
-    """Return a figure with its charts; a chart takes its rows from the page's data by the figure's name."""
+    """Return a figure with its charts; charts refer to their rows in the page's data by the figure's name."""
     parts: list[tuple[str | None, Rows]] = [(None, rows)]
     if figure.each:
         parts = [(trace, [row for row in rows if row["trace"] == trace]) for trace in traces]
@@ -133,12 +134,12 @@ def _figure(figure: Figure, rows: Rows, traces: Sequence[str], inputs: Sequence[
 
 
 def _without(there: set[str], inputs: Sequence[str]) -> list[str]:
-    """Return the inputs that a figure of inputs lacks; none of a figure of settings or readings."""
+    """Return the inputs without data for a figure; empty for figures of settings or readings."""
     return [name for name in inputs if name not in there] if there & {*inputs} else []
 
 
 def _forget_rows(spec: dict[str, Any]) -> None:
-    """Drop the rows from a chart, wherever altair put them."""
+    """Remove the rows from a chart, at every place where altair stores them."""
     spec.pop("datasets", None)
     data = spec.get("data")
     if isinstance(data, dict):
@@ -148,7 +149,7 @@ def _forget_rows(spec: dict[str, Any]) -> None:
 
 
 def _columns(rows: Rows, traces: Sequence[str]) -> list[_Columns]:
-    """Store rows by column for each trace, a column of one value as that value: a fraction of the size."""
+    """Store rows by column for each trace, and a constant column as its value, which saves much space."""
     parts: list[_Columns] = []
     for trace in traces:
         part = [row for row in rows if row["trace"] == trace]
@@ -174,12 +175,12 @@ def _cell(value: float | None, digits: int = 2) -> str:
 
 
 def _json(value: Any) -> str:
-    """Return JSON that may stand inside a script element."""
+    """Return JSON that is safe inside a script element."""
     return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).replace(
         "<", "\\u003c"
     )
 
 
 def _script(code: str) -> str:
-    """Keep a library from ending its script element."""
+    """Escape the end tag in a library, so that it does not close its script element."""
     return code.replace("</script", "<\\/script")

@@ -1,4 +1,4 @@
-"""The page of `emmclab crash`: who broke which promise first, then what shows it."""
+"""The page of `emmclab crash`: first who broke which promise, then the evidence."""
 
 from __future__ import annotations
 
@@ -28,22 +28,23 @@ from emmclab.pages.head import Head, Notice, Provenance, Tile
 from emmclab.pages.plots import Chart, Figure, Row, Rows, cuts
 from emmclab.runtime.files import write_whole
 
-#: Places on the time line that can be told apart; cuts of one place are counted together.
+#: Number of distinguishable positions on the time line; cuts at one position are counted together.
 _PLACES = 500
-#: Commands that are drawn before a cut, and missing ones from before those.
+#: Maximum numbers of drawn commands before a cut, and of earlier missing ones.
 _MOST_COMMANDS, _MOST_MISSING = 16, 12
-#: Missing writes in a table; the JSON has all.
+#: Maximum number of missing writes in a table; the JSON has all.
 _MOST_LISTED = 20
 
 
 @dataclass(frozen=True)
 class Scene:
-    """What the log adds to what was found.
+    """Data from the log that the page shows besides the findings.
 
     Attributes:
-        verdicts: what came of each cut, by its moment.
+        verdicts: counts of the states of each cut, by its moment.
         acknowledged_ns: the time of each acknowledgement.
-        before: for each finding, the time of the cut that shows it, and the commands that had come by then.
+        before: for each finding, the time of the cut that shows it, and the commands that had arrived by
+            then.
     """
 
     verdicts: Mapping[int, CutTally]
@@ -53,7 +54,7 @@ class Scene:
 
 @dataclass(frozen=True)
 class _Clock:
-    """How times of a log are shown."""
+    """Units and titles for times of a log."""
 
     per: float
     line: str
@@ -67,14 +68,14 @@ _DM_CLOCK = _Clock(DM_ENTRY_NS, "entry of the log, which has no times", "entries
 def write_crash_report(
     summary: CrashSummary, kept: Kept, found: Exploration, path: Path, *, results: Path | None = None
 ) -> None:
-    """Write the page; the file appears when it is whole, and never otherwise.
+    """Write the page, atomically.
 
     Args:
-        summary: what was found, as `emmclab.crash.summary` gives it.
+        summary: the findings, as `emmclab.crash.summary` returns them.
         kept: the log.
-        found: the exploration, of which the verdict of each cut is shown.
+        found: the exploration, whose verdict on each cut is shown.
         path: the page.
-        results: the folder of the results, which commands have to name; `None` for the usual one.
+        results: the folder of the results, for the shown commands; `None` for the default one.
     """
     run, _ = open_run(str(kept.log), base=kept.base)
     shown = [_shown_cut(finding) for finding in summary["findings"]]
@@ -84,7 +85,7 @@ def write_crash_report(
 
 
 def render(summary: CrashSummary, scene: Scene, *, results: Path | None = None) -> str:
-    """Return the page; the same findings give the same bytes."""
+    """Return the page; the same findings produce the same bytes."""
     log = summary["log"]
     clock = _DM_CLOCK if log["writer"] == DM_WRITER else _DEVICE_CLOCK
     name = log["identity"][:8]
@@ -113,7 +114,7 @@ def render(summary: CrashSummary, scene: Scene, *, results: Path | None = None) 
 
 
 def _shown_cut(finding: FindingFields) -> int:
-    """The cut that is drawn: that of the smallest state."""
+    """Return the cut that is drawn: that of the smallest state."""
     return finding["minimal"]["cut"] if "minimal" in finding else finding["cut"]
 
 
@@ -153,10 +154,10 @@ def _power(factor: str, power: str) -> Markup | str:
 
 
 class _ShownFinding(FindingFields):
-    """A finding as the page shows it.
+    """A finding in the form that the page shows.
 
-    `meaning` and `shown_in` are sentences, `command` tries the state again, `smallest` is the smallest state,
-    `listed` are the missing writes that are listed, and `unlisted` is the number of further ones.
+    `meaning` and `shown_in` are sentences, `command` reproduces the state, `smallest` is the smallest state,
+    `listed` contains the listed missing writes, and `unlisted` is the number of further ones.
     """
 
     meaning: str
@@ -177,7 +178,7 @@ def _shown(summary: CrashSummary, finding: FindingFields, results: Path | None) 
         **finding,
         "meaning": words.broken(finding),
         "shown_in": words.shown_in(finding, summary["states"]),
-        # What commands break is no state that could be tried again.
+        # A finding about commands has no state that could be reproduced.
         "command": None if words.is_of_commands(finding) else shlex.join(command),
         "smallest": minimal,
         "listed": missing[:_MOST_LISTED],
@@ -210,7 +211,7 @@ def _commands_figure(number: int, clock: _Clock) -> Figure:
 
 
 def _line_rows(name: str, summary: CrashSummary, scene: Scene, clock: _Clock) -> Rows:
-    """Return the marks of the time line, those of one place as one."""
+    """Return the marks of the time line; marks at one position are merged."""
     times = [tally.at_ns for tally in scene.verdicts.values()] + list(scene.acknowledged_ns)
     times += [at_ns for at_ns, _ in scene.before]
     first, last = min(times, default=0), max(times, default=0)
@@ -219,7 +220,7 @@ def _line_rows(name: str, summary: CrashSummary, scene: Scene, clock: _Clock) ->
 
     def mark(row: str, at_ns: int, number: str, counts: tuple[int, int, int]) -> None:
         place = (at_ns - first) // step
-        # Findings stay apart, whatever their place.
+        # Findings are not merged, even at the same position.
         known = marks.setdefault(
             (f"{row}{number}", place),
             {
@@ -253,9 +254,9 @@ def _line_rows(name: str, summary: CrashSummary, scene: Scene, clock: _Clock) ->
 def _command_rows(
     name: str, finding: FindingFields, cut_ns: int, before: Sequence[LoggedCommand], clock: _Clock
 ) -> Rows:
-    """Return the commands that are drawn: the last ones, and the missing ones from before."""
+    """Return the commands that are drawn: the last ones, and earlier missing ones."""
     missing = {one["command"] for one in finding["minimal"]["missing"]} if "minimal" in finding else set()
-    # Reads leave nothing behind.
+    # Reads have no effect on the state.
     before = [one for one in before if one.op != "read"]
     earlier = [one for one in before[:-_MOST_COMMANDS] if one.number in missing]
     return [

@@ -1,4 +1,4 @@
-"""The words of the page of power cuts: who broke which promise, what was covered and what was not."""
+"""Texts of the page of power cuts: who broke which promise, and what was covered."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from math import floor
 from emmclab.crash.finding import COMMANDS
 from emmclab.crash.json_types import CrashSummary, FindingFields
 
-#: What it means that a promise is broken, by level and promise.
+#: Meaning of each broken promise, by level and promise.
 _BROKEN = {
     ("device", "completion"): "data of a completed write was lost, although there is no cache",
     ("device", "flush"): "data that was written before a completed flush was lost",
@@ -32,7 +32,7 @@ _BROKEN = {
     ("application", "integrity"): "the database was damaged",
     ("application", "check"): "the check failed",
 }
-#: Flags of a command that are promises.
+#: Flags of a command that imply promises.
 PROMISES = ("FORCED", "RELIABLE", "PREFLUSH", "BARRIER")
 _RECOVERIES = {
     "process": "emmclab replays the journal in memory and reads the files",
@@ -42,12 +42,12 @@ _RECOVERIES = {
 
 
 def broken(finding: FindingFields) -> str:
-    """Say what it means that this promise is broken."""
+    """Return the meaning of a broken promise."""
     return _BROKEN.get((finding["level"], finding["promise"]), f"the promise `{finding['promise']}`")
 
 
 def who(level: str, summary: CrashSummary) -> str:
-    """Name whose promise it is."""
+    """Return who made the promise."""
     run, log = summary["run"], summary["log"]
     system = run.get("file_system", "ext4")
     mounted = f" (mounted with {run['mount_options']})" if run.get("mount_options") else ""
@@ -61,7 +61,7 @@ def who(level: str, summary: CrashSummary) -> str:
 
 
 def workload(summary: CrashSummary) -> str:
-    """Name what ran."""
+    """Return the name of the workload."""
     about = summary["run"].get("workload")
     if about is None:
         return "of the log"
@@ -69,7 +69,7 @@ def workload(summary: CrashSummary) -> str:
 
 
 def headline(summary: CrashSummary) -> str:
-    """Answer in one sentence."""
+    """Return the result in one sentence."""
     states, findings = summary["states"], summary["findings"]
     if findings:
         one = findings[0]
@@ -90,19 +90,19 @@ def headline(summary: CrashSummary) -> str:
 
 
 def shown_in(finding: FindingFields, states: int) -> str:
-    """Say in how many states a finding shows; a rule of the journal is broken by commands."""
+    """Return in how many states a finding occurs; a rule of the journal is broken by commands."""
     if is_of_commands(finding):
         return f"by {finding['states']:,} command{'s' if finding['states'] != 1 else ''}"
     return f"in {finding['states']:,} of {states:,} states"
 
 
 def is_of_commands(finding: FindingFields) -> bool:
-    """Whether commands break the promise, whatever states show."""
+    """Return whether commands break the promise, independent of states."""
     return finding["chosen_by"] == COMMANDS
 
 
 def cautions(summary: CrashSummary) -> list[str]:
-    """Say what a reader has to know before the answer is believed."""
+    """Return what limits the trust in the result."""
     log, (number, shares) = summary["log"], summary["options"]["share"]
     said = []
     if log["lies"] != "none":
@@ -118,7 +118,7 @@ def cautions(summary: CrashSummary) -> list[str]:
 
 
 def power_of_ten(logarithm: float) -> tuple[str, str]:
-    """Say a number of which the logarithm (10) is known: digits, and the power of ten or nothing.
+    """Format a number given by its base-10 logarithm: digits, and the power of ten (may be empty).
 
     >>> power_of_ten(4.77932), power_of_ten(148.0899)
     (('60,162', ''), ('1.2', '148'))
@@ -130,7 +130,7 @@ def power_of_ten(logarithm: float) -> tuple[str, str]:
 
 
 def covered(summary: CrashSummary) -> list[tuple[str, str]]:
-    """List what was tried."""
+    """Return the list of what was tried."""
     options, tried = summary["options"], summary["covered"]
     digits, power = power_of_ten(tried["legal_log10"])
     legal = f"{digits} x 10^{power}" if power else digits
@@ -166,7 +166,7 @@ def covered(summary: CrashSummary) -> list[tuple[str, str]]:
 
 
 def not_covered(summary: CrashSummary) -> list[str]:
-    """List what was not tried, and the option that tries it."""
+    """Return the list of what was not tried, with the option that tries it."""
     options, tried, log = summary["options"], summary["covered"], summary["log"]
     left = []
     if tried["cuts"] < tried["moments"]:

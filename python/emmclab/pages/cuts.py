@@ -1,4 +1,4 @@
-"""The page of a study of power cuts: the table of what is lost where, then each finding with its command."""
+"""The page of a study of power cuts: the table of losses, then each finding with its command."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ from emmclab.studies.cuts_table import (
 )
 from emmclab.studies.results import Results
 
-#: Class of the badge of each verdict.
+#: CSS class of the badge of each verdict.
 _BADGES = {KEPT: "yes", DOCUMENTED: "documented", RULE: "unknown", LOST: "broken", NOT_JUDGED: "plain"}
 _SQLITE = "sqlite-"
 
 
 def write_cuts_report(results: Results, path: Path, study: str = "") -> None:
-    """Write the page; the file appears when it is whole, and never otherwise.
+    """Write the page, atomically.
 
-    `study` is what `emmclab run` takes: the path of its file; that of a bundled study need not be named.
+    `study` is the argument of `emmclab run`: the path of its file; not needed for a bundled study.
     """
     write_whole(path, render(results, study))
 
 
 def render(results: Results, study: str = "") -> str:
-    """Return the page; the same results give the same bytes."""
+    """Return the page; the same results produce the same bytes."""
     name, found = results.about["name"], counts(results)
     host = next((", ".join(map(" ".join, run.result.host.items())) for run in results.cut_runs()), "")
     tables_of = " ".join(['emmclab query "select * from cuts" --study', name])
@@ -68,21 +68,21 @@ def render(results: Results, study: str = "") -> str:
 
 
 class _ShownTable(TypedDict):
-    """A table of verdicts: rows with journal mode, level of `synchronous`, and the verdict in each column."""
+    """A table of verdicts: a row has journal mode, level of `synchronous`, and the verdict by column."""
 
     columns: tuple[Column, ...]
     rows: list[tuple[str, str, list[Verdict | None]]]
 
 
 class _ShownFinding(FindingFields):
-    """A finding with its workload, and the file system, device and layers that it was found on."""
+    """A finding with its workload, and the file system, device and layers on which it was found."""
 
     workload: str
     place: str
 
 
 def _shown(table: Table) -> _ShownTable:
-    """Return the rows with the words of SQLite: journal mode, and level of `synchronous`."""
+    """Return the rows with SQLite's terms: journal mode, and level of `synchronous`."""
     rows = []
     for name in table.rows:
         mode, _, level = name.removeprefix(_SQLITE).partition("-")

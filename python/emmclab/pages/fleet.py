@@ -1,4 +1,4 @@
-"""The page of a fleet, or of two against each other: the answer first, then figures over the recordings."""
+"""The page of a fleet, or of two compared fleets: first the result, then figures over the recordings."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from emmclab.pages.plots import Figure, Row, Rows
 from emmclab.pages.plots.fleets import effects, over_recordings, over_requests
 from emmclab.runtime.signed import signed
 
-#: Groups that can be told apart in a chart; the largest are drawn.
+#: Maximum number of distinguishable groups in a chart; the largest are drawn.
 _MOST_LINES = 8
-#: Differences on the first screen.
+#: Maximum number of differences on the first screen.
 _MOST_TILES = 5
-#: Points of a line over recordings.
+#: Maximum number of points of a line over recordings.
 _MOST_POINTS = 100
-#: Rows of the tables of outliers and refusals.
+#: Maximum number of rows in the tables of outliers and of rejected files.
 _MOST_ROWS = 200
-#: Titles of the histograms, by their columns; a chart for each.
+#: Titles of the histograms, by column; each has a chart.
 _HISTOGRAMS = {
     "histogram_size_read": "Sizes of reads",
     "histogram_size_write": "Sizes of writes",
@@ -40,7 +40,7 @@ _HISTOGRAMS = {
 
 
 def render(tables: Sequence[Table], found: Summary | Comparison) -> str:
-    """Return the page of a fleet (its table and summary) or of two; the same tables give the same bytes."""
+    """Return the page of a fleet (table and summary) or of two; the same tables produce the same bytes."""
     if isinstance(found, Comparison):
         return _compared(tables, found)
     groups = found.groups[:_MOST_LINES]
@@ -131,7 +131,7 @@ def _counted(found: Summary) -> str:
 
 
 def _refused(summaries: Sequence[tuple[str, Summary]]) -> list[Notice]:
-    """Say how many files could not be read, with a link to the reasons."""
+    """Return a notice on the files that could not be read, with a link to the reasons."""
     notices = []
     for name, summary in summaries:
         if count := len(summary.refused):
@@ -156,7 +156,7 @@ def _provenance(tables: Sequence[Table]) -> Provenance:
 
 
 def _differences(found: Comparison) -> list[Tile]:
-    """Return the differences that were shown, the largest first; else those that come nearest."""
+    """Return the significant differences, largest first; without any, those nearest to significance."""
     known = [one for one in found.differences if one.delta is not None]
     ordered = sorted(known, key=lambda one: (one.verdict not in ("higher", "lower"), -abs(one.delta or 0)))
     return [
@@ -166,7 +166,7 @@ def _differences(found: Comparison) -> list[Tile]:
 
 
 def _tiles(group: Group) -> list[Tile]:
-    """Return the medians that a reader wants first, with the middle half of the recordings."""
+    """Return the most important medians, with the interquartile range over the recordings."""
     tiles = [Tile("Recordings", f"{group.recordings:,}")]
     names = (
         "mean_response_ms",
@@ -199,7 +199,7 @@ def _by_name(counts: dict[tuple[Any, ...], list[int]], summary: Summary) -> dict
 
 
 def _over_recordings(parts: Sequence[tuple[str, Group]]) -> Iterator[tuple[Figure, Rows]]:
-    """Yield a chart for each main figure; those of extents last."""
+    """Yield a chart for each main figure; extents come last."""
     for field in (*(one for one in FIGURES if one not in EXTENTS), *EXTENTS):
         rows = [
             {"trace": name, "value": value, "share_pct": share}
@@ -214,7 +214,7 @@ def _over_recordings(parts: Sequence[tuple[str, Group]]) -> Iterator[tuple[Figur
 
 
 def _steps(values: Sequence[float]) -> Iterator[tuple[float, float]]:
-    """Yield values in order, each with the share of values up to it, percent; of many, each hundredth."""
+    """Yield sorted values, each with the share of values up to it in percent; of many, each hundredth."""
     count = len(values)
     for number in range(1, min(count, _MOST_POINTS) + 1):
         rank = number if count <= _MOST_POINTS else math.ceil(count * number / _MOST_POINTS)
@@ -224,7 +224,7 @@ def _steps(values: Sequence[float]) -> Iterator[tuple[float, float]]:
 def _over_requests(
     table: Table, sums: dict[str, dict[str, list[int]]], names: Sequence[str]
 ) -> Iterator[tuple[Figure, Rows]]:
-    """Yield a chart for each histogram, the recordings of a group added up."""
+    """Yield a chart for each histogram, with the recordings of a group summed."""
     for column, title in _HISTOGRAMS.items():
         bins = table.description["bins"][column]
         rows = [row for name in names for row in _cumulative(name, sums.get(column, {}).get(name, []), bins)]
@@ -234,7 +234,7 @@ def _over_requests(
 
 
 def _cumulative(name: str, counts: Sequence[int], bins: Bins) -> Iterator[Row]:
-    """Yield the share up to each upper edge, from the first bin that counts anything to the last."""
+    """Yield the cumulative share up to each upper edge, from the first to the last non-empty bin."""
     total, below = sum(counts), 0
     for edge, count in zip(bins["upper_edges"], counts, strict=False):
         before, below = below, below + count

@@ -1,4 +1,4 @@
-"""What each page begins with: the answer, the figures that carry it, and the picture that shows it."""
+"""The first screen of each page: headline, main figures, and picture."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from emmclab.runtime.quantity import duration, significant, size
 from emmclab.traces.made_types import MadeFrom
 from emmclab.traces.profile_fields import Field
 
-#: Units that a larger or smaller one may replace, with their length in seconds or bytes.
+#: Units that may be replaced by a larger or smaller one, with their length in seconds or bytes.
 _TIMES = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
 _SIZES = {"B": 1, "KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30}
-#: What stands for a figure that is not there.
+#: Text for a missing figure.
 _NONE = "–"
 
 
@@ -30,7 +30,7 @@ class Tile:
 
 @dataclass(frozen=True)
 class Notice:
-    """What stands against trusting the answer; `link` leads to the reasons, `kind` is that of the badge."""
+    """A reason not to trust the result; `link` leads to the details, `kind` is that of the badge."""
 
     badge: str
     text: str
@@ -39,7 +39,7 @@ class Notice:
 
 
 class PageRecord(TypedDict):
-    """What a page keeps for programs: how it was made, and the simulated runs that it shows."""
+    """Data for programs in a page: its provenance, and the simulated runs that it shows."""
 
     provenance: MadeFrom
     runs: NotRequired[list[Mapping[str, object]]]
@@ -47,12 +47,12 @@ class PageRecord(TypedDict):
 
 @dataclass(frozen=True)
 class Provenance:
-    """What the page was made from: a line that is always shown, and the rest, folded.
+    """Provenance of the page: one visible line, and folded details.
 
     Attributes:
         summary: one line.
         lines: label and text of each further fact.
-        lost: what was lost on the way, in words; empty if nothing was.
+        lost: description of lost records; empty if there are none.
         made: the group `provenance` of results: shown before the lines, and kept for `emmclab explain`.
         results: simulated runs, which `emmclab explain` finds in the page.
     """
@@ -65,7 +65,7 @@ class Provenance:
 
     @property
     def made_lines(self) -> list[tuple[str, str]]:
-        """Label and text of the command, the inputs and the changed settings."""
+        """Labels and texts of the command, the inputs and the changed settings."""
         lines = [("Command", self.made["command"])] if self.made.get("command") else []
         for word, inputs in (
             ("Input", self.made.get("inputs", [])),
@@ -82,7 +82,7 @@ class Provenance:
 
     @property
     def record(self) -> PageRecord | None:
-        """What a page keeps for programs; None if nothing is known."""
+        """Data for programs in a page; None if nothing is known."""
         if not self.made:
             return None
         if not self.results:
@@ -95,10 +95,10 @@ class Head:
     """The first screen of a page.
 
     Attributes:
-        answer: the heading: one sentence.
-        lead: paragraphs below it: what was measured, on what.
-        tiles: three to six figures that carry the answer.
-        notices: what stands against trusting it.
+        answer: the headline, one sentence.
+        lead: paragraphs below it: what was measured, and on what.
+        tiles: three to six figures that support the answer.
+        notices: reasons not to trust it.
         picture: name of the figure that shows it; empty if the page has none.
     """
 
@@ -110,12 +110,12 @@ class Head:
 
 
 def noted(text: str) -> list[Notice]:
-    """Return a note as a notice; none if it is empty."""
+    """Return a note as a notice; an empty list if it is empty."""
     return [Notice("note", text)] if text else []
 
 
 def tile(label: str, value: float | None, unit: str = "", *, digits: int = 3, note: str = "") -> Tile:
-    """Return a figure in the unit that suits people; the exact one is shown on hover."""
+    """Return a tile with a figure in a readable unit; the exact value is shown on hover."""
     return Tile(label, amount(value, unit, digits), exact(value, unit), note)
 
 
@@ -127,7 +127,7 @@ def tile_of(one: Field, value: float | None, *, note: str = "") -> Tile:
 
 
 def amount(value: float | None, unit: str = "", digits: int = 3) -> str:
-    """Return a figure in the unit that suits it, with this many significant digits.
+    """Format a figure in a suitable unit, with this many significant digits.
 
     >>> [amount(63_668, "KB"), amount(250.3, "s"), amount(0.42, "ms"), amount(86.4, "%"), amount(None, "ms")]
     ['62.2 MB', '4.17 min', '420 us', '86.4 %', '–']
@@ -142,7 +142,7 @@ def amount(value: float | None, unit: str = "", digits: int = 3) -> str:
 
 
 def exact(value: float | None, unit: str = "") -> str:
-    """Return a figure as it is, in its own unit.
+    """Format a figure exactly, in its own unit.
 
     >>> exact(63_668, "KB"), exact(None)
     ('63,668 KB', '')
@@ -154,7 +154,7 @@ def exact(value: float | None, unit: str = "") -> str:
 
 
 def lost(ledgers: Iterable[Mapping[str, int | None]]) -> str:
-    """Say how many records were lost over all ledgers; empty if none were.
+    """Return how many records were lost over all ledgers; empty if none were.
 
     >>> lost([{"lost": 2}, {"lost": 0}]), lost([{}])
     ('2 lost', '')

@@ -12,7 +12,7 @@ from emmclab.traces.ledger import ledger_line
 
 
 def _shares(rows: Rows) -> Chart:
-    """Draw the share of each role or sign in the bytes written."""
+    """Draw the share of each role or class in the bytes written."""
     names = in_order(rows, "what")
     return (
         chart_of(rows, 24 * len(names))
@@ -26,7 +26,7 @@ def _shares(rows: Rows) -> Chart:
 
 
 def _changed(rows: Rows) -> Chart:
-    """Draw logged blocks by their changed sectors."""
+    """Draw logged blocks by their number of changed sectors."""
     return (
         chart_of(rows)
         .mark_bar()
@@ -39,7 +39,7 @@ def _changed(rows: Rows) -> Chart:
 
 
 def _over_time(rows: Rows) -> Chart:
-    """Draw bytes written and those of the journal."""
+    """Draw the bytes written in total and by the journal over time."""
     return (
         chart_of(rows)
         .transform_calculate(
@@ -57,7 +57,7 @@ def _over_time(rows: Rows) -> Chart:
 
 
 def _rate(rows: Rows) -> Chart:
-    """Draw the share of the journal by the rate of commits, a point for each bin of time."""
+    """Draw the share of the journal against the rate of commits, a point for each time bin."""
     return (
         chart_of(rows)
         .mark_point(filled=True)
@@ -98,7 +98,7 @@ _FIGURES = (
 
 
 def render(journal: Journal) -> str:
-    """Return the page; the same report gives the same bytes.
+    """Return the page; the same report produces the same bytes.
 
     >>> import emmclab
     >>> "<html lang=" in render(emmclab.read(emmclab.bundled()[0]).journal())

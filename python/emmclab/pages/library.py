@@ -1,7 +1,7 @@
 """The JavaScript library of the pages: Vega, Vega-Lite and vega-embed as one script.
 
 vl-convert takes seconds to bundle it, and it is the same for every page of one version of vl-convert. It is
-kept in the user's folder of caches, with its digest; a copy that is missing or damaged is made anew.
+cached in the user's cache folder, with its digest; a missing or damaged copy is made again.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 from emmclab.pages.plots.vega import convert
 from emmclab.runtime.files import folder_aside, put_in_place
 
-#: What a page needs of the bundle, beside the libraries themselves.
+#: Code for pages in the bundle, besides the libraries themselves.
 _SNIPPET = "window.vegaEmbed = vegaEmbed;"
 
 
@@ -23,7 +23,7 @@ def library() -> str:
     """Return the script.
 
     Raises:
-        EmmclabError: it cannot be bundled.
+        EmmclabError: bundling fails.
 
     >>> "vegaEmbed" in library()
     True
@@ -32,7 +32,7 @@ def library() -> str:
     if (script := _read(file)) is not None:
         return script
     script = convert("javascript_bundle", _SNIPPET)
-    # A cache that cannot be written costs time, and nothing else.
+    # Without a writable cache, only time is lost.
     if file is not None:
         with contextlib.suppress(OSError):
             file.parent.mkdir(parents=True, exist_ok=True)
@@ -44,7 +44,7 @@ def library() -> str:
 
 
 def _kept() -> Path | None:
-    """Where the script of this version is kept; None if the user has no folder."""
+    """Path of the cached script of this version; None if the user has no cache folder."""
     caches = os.environ.get("XDG_CACHE_HOME", "")
     try:
         folder = Path(caches) if caches.startswith("/") else Path.home() / ".cache"
@@ -54,7 +54,7 @@ def _kept() -> Path | None:
 
 
 def _read(file: Path | None) -> str | None:
-    """Return the script of a file; None if it is not whole."""
+    """Return the script from a file; None if the file is damaged."""
     if file is None:
         return None
     try:

@@ -15,7 +15,7 @@ from emmclab.runtime.files import write_whole
 
 
 def _curves(rows: Rows) -> Chart:
-    """Draw bandwidth by size, one line for each operation and order."""
+    """Draw bandwidth against size, a line for each operation and order."""
     return (
         chart_of(rows)
         .mark_line(point=True)
@@ -30,7 +30,7 @@ def _curves(rows: Rows) -> Chart:
 
 
 def _places(rows: Rows) -> Chart:
-    """Draw the time of a small request by its offset."""
+    """Draw the time of a small request against its offset."""
     return (
         chart_of(rows)
         .mark_line(point=True)
@@ -58,7 +58,7 @@ _FIGURES = (
 
 
 def render(probe: Probe) -> str:
-    """Return the page; the same probe gives the same bytes."""
+    """Return the page; the same probe produces the same bytes."""
     rows = {
         "curves": [{"trace": probe.target, **asdict(point)} for point in probe.points],
         "places": [{"trace": probe.target, **asdict(place)} for place in probe.places],
@@ -101,5 +101,5 @@ def _head(probe: Probe, how: str) -> Head:
 
 
 def write_probe_report(probe: Probe, path: str | Path) -> None:
-    """Write the page for a probed device; the file appears when it is whole, and never otherwise."""
+    """Write the page for a probed device, atomically."""
     write_whole(path, render(probe))

@@ -1,4 +1,4 @@
-"""From profiles to the page: what goes where. The looks are in `page.css`, the behaviour in `page.js`."""
+"""Converts profiles to the report page. The layout is in `page.css`, the behaviour in `page.js`."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ from emmclab.traces.profile_options import percentile_label
 from emmclab.traces.profile_types import ClockJump, Judged
 from emmclab.traces.published import doubts, published_row
 
-#: What a trace is summed up by: the mean response, or else the mean size.
+#: Fields for the summary of a trace: the mean response, or else the mean size.
 _MEAN, _SIZE = TABLE_FIELDS["mean_response_ms"], TABLE_FIELDS["mean_size_kb"]
-#: Times whose percentiles are shown, with their heading.
+#: Times whose percentiles are shown, with their headings.
 _TIMES = (
     ("response_ms", "Response time, ms (complete - arrival); all: reads and writes"),
     ("service_ms", "Service time, ms (complete - start)"),
 )
-#: Traces whose means stand above the tables.
+#: Maximum number of traces whose means are shown above the tables.
 _MOST_TILES = 6
 _POINTS = {
     "mean": "Mean",
@@ -56,9 +56,9 @@ _POINTS = {
 
 
 def render(profiles: Sequence[Profile], made: MadeFrom | None = None) -> str:
-    """Return the page for one or several traces; the same profiles give the same bytes.
+    """Return the page for one or several traces; the same profiles produce the same bytes.
 
-    `made` is the group `provenance` of profiles of the command line.
+    `made` is the group `provenance` of command-line results.
 
     >>> import emmclab
     >>> page = render([emmclab.profile(emmclab.bundled()[0])])
@@ -152,7 +152,7 @@ def _head(profiles: Sequence[Profile]) -> Head:
 
 
 def _answer(profile: Profile) -> str:
-    """Say what the trace holds, and how long a request took where that is recorded."""
+    """Return a sentence on the content of the trace and, if recorded, its response time."""
     mean = profile["mean_response_ms"]
     took = "" if mean is None else f", {amount(mean, 'ms')} each from arrival to completion"
     return (
@@ -163,7 +163,7 @@ def _answer(profile: Profile) -> str:
 
 
 def _range(profiles: Sequence[Profile]) -> str:
-    """Say how far the traces are apart, in mean responses where they are recorded, else in sizes."""
+    """Return the range over the traces: of mean responses if they are recorded, else of sizes."""
     for field in (_MEAN, _SIZE):
         name, unit = field.name, field.unit
         known = sorted((one for one in profiles if one[name] is not None), key=lambda one: one[name])
@@ -177,7 +177,7 @@ def _range(profiles: Sequence[Profile]) -> str:
 
 
 def _means(profiles: Sequence[Profile]) -> list[Tile]:
-    """Return for the first traces what their requests took, or how large they are."""
+    """Return tiles for the first traces with the mean response of their requests, or their mean size."""
     tiles = []
     for profile in profiles[:_MOST_TILES]:
         field = _SIZE if profile[_MEAN.name] is None else _MEAN
@@ -187,7 +187,7 @@ def _means(profiles: Sequence[Profile]) -> list[Tile]:
 
 
 class _TraceRow(TypedDict):
-    """A trace: what its file says of it, what reading it changed, and digests of input and profile."""
+    """A trace: its metadata, changes made on reading, and digests of input and profile."""
 
     name: str
     header: Mapping[str, Any]
@@ -204,13 +204,13 @@ class _Verdict(Judged):
 
 
 class _JudgedOnAll(Judged):
-    """A finding, with its verdict on every trace."""
+    """A finding with its verdict on every trace."""
 
     verdicts: list[_Verdict]
 
 
 class _TableRow(TypedDict):
-    """A trace in a table: text and value of each field, and if published, its figure with doubts about it."""
+    """A trace in a table: text and value of each field, and any published figure, with doubts about it."""
 
     name: str
     cells: list[tuple[str, Any]]
@@ -239,7 +239,7 @@ def _trace(profile: Profile) -> _TraceRow:
 
 
 def _clock(jumps: Sequence[ClockJump]) -> str:
-    """Count the jumps in words; empty if there are none."""
+    """Return the number of clock jumps in words; empty if there are none."""
     if not jumps:
         return ""
     left = sum(not jump["mended"] for jump in jumps)
@@ -248,7 +248,7 @@ def _clock(jumps: Sequence[ClockJump]) -> str:
 
 
 def _tiles(profile: Profile) -> list[Tile]:
-    """Pick the figures that a reader wants first."""
+    """Return tiles of the most important figures."""
     names = (
         "requests",
         "data_size_kb",
@@ -287,7 +287,7 @@ def _table_row(fields: Sequence[Field], profile: Profile) -> _TableRow:
 
 
 def _points(profiles: Sequence[Profile]) -> dict[str, str]:
-    """Head the columns of times: the usual percentiles, or those that were asked for."""
+    """Return the headings of the columns of times: the usual percentiles, or the requested ones."""
     chosen = profiles[0]["by_operation"][0].get("percentiles", ())
     if not chosen:
         return _POINTS
@@ -309,5 +309,5 @@ def _time_rows(profiles: Sequence[Profile], field: str) -> list[_TimeRow]:
 
 
 def write_report(profiles: Sequence[Profile], path: str | Path, made: MadeFrom | None = None) -> None:
-    """Write the report page for `profiles`; the file appears when it is whole, and never otherwise."""
+    """Write the report page for `profiles`, atomically."""
     write_whole(path, render(profiles, made))

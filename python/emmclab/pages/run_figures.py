@@ -1,4 +1,4 @@
-"""The figures of simulated runs: the rows of each, from results, and how it is drawn."""
+"""Figures of simulated runs: the rows of each figure, and how it is drawn."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from emmclab.devices.result import Result, wait_figures
 from emmclab.pages.plots import Figure, Row, Rows, simulated
 from emmclab.pages.plots.time_line import time_line
 
-#: Fields of a step of time that are drawn.
+#: Drawn fields of a time step.
 _STEP = (
     *("time_s", "width_s", "reads", "writes", "read_kb", "write_kb"),
     *("response_mean_ms", "response_p99_ms", "response_max_ms"),
@@ -32,7 +32,7 @@ def _cdf(result: Result, _first: Result) -> Rows:
 
 
 def _histogram(result: Result, _first: Result) -> Rows:
-    """Sum the ranges of reads and writes up to those that end at powers of two of a nanosecond."""
+    """Sum the bins of reads and writes into bins that end at powers of two nanoseconds."""
     counts: Counter[int] = Counter()
     for row in result.get("response_distribution", ()):
         counts[round(row["up_to_ms"] * 1e6).bit_length()] += row["requests"]
@@ -48,7 +48,7 @@ def _steps_of_time(result: Result, _first: Result) -> Rows:
     for row in result.get("over_time", ()):
         busy_ms = (row["reads"] + row["writes"]) * (row["response_mean_ms"] or 0.0)
         rows.append({name: row[name] for name in _STEP} | {"unfinished": busy_ms / 1e3 / row["width_s"]})
-    # Without any request there is nothing to scale the axes by.
+    # Without any request, the axes would have no range.
     return rows if any(row["response_mean_ms"] is not None for row in rows) else []
 
 
@@ -82,7 +82,7 @@ def _blocks(path: str) -> Callable[[Result, Result], Rows]:
     return rows
 
 
-#: The rows of each figure, from a result and the first one of its trace.
+#: Functions for the rows of each figure, given a result and the first result of its trace.
 _ROWS: dict[str, Callable[[Result, Result], Rows]] = {
     "response_cdf": _cdf,
     "waits": _waits,

@@ -17,20 +17,20 @@ from emmclab.studies.search import WAYS, Found, Objective, Trial, alike, dominat
 from emmclab.studies.summary import written
 from emmclab.traces.made_types import MadeFrom
 
-#: Rows of the table of the front.
+#: Maximum number of rows in the table of the Pareto front.
 _MOST_ROWS = 200
 
 
 def write_search_report(found: Found, path: Path, made: MadeFrom | None = None) -> None:
-    """Write the page; the file appears when it is whole, and never otherwise.
+    """Write the page, atomically.
 
-    `made` is the group `provenance` of a search by the command line.
+    `made` is the group `provenance` of a command-line search.
     """
     write_whole(path, render(found, made))
 
 
 def render(found: Found, made: MadeFrom | None = None) -> str:
-    """Return the page; the same trials give the same bytes."""
+    """Return the page; the same trials produce the same bytes."""
     drawn = _figures(found)
     front = found.front()
     return assemble(
@@ -77,7 +77,7 @@ def _head(found: Found, drawn: list[Figure]) -> Head:
 
 
 def headline(found: Found) -> str:
-    """Say in one line what is best, and how many other trials are not told apart from it."""
+    """Return in one line the best result, and the number of trials that cannot be distinguished from it."""
     front = found.front()
     if not front:
         return f"None of {len(found.trials):,} trials is possible within the bounds"
@@ -97,17 +97,17 @@ def headline(found: Found) -> str:
 
 
 def named(trial: Trial) -> str:
-    """Name the settings of a trial in one line."""
+    """Format the settings of a trial in one line."""
     return ", ".join(f"{name} = {text_of(value)}" for name, value in trial.values.items())
 
 
 def text_of(value: Any) -> str:
-    """Return a setting as in a study file, a number with six digits."""
+    """Format a setting as in a study file, numbers with six digits."""
     return f"{value:.6g}" if isinstance(value, float) else written(value)
 
 
 def number(value: float, metric: str) -> str:
-    """Return a figure as it is shown everywhere; another column with four digits that count.
+    """Format a figure as everywhere; columns that are not known figures with four significant digits.
 
     >>> number(3094.3481, "waf"), number(3094.3481, "layer_moved"), number(0.0012345, "layer_moved")
     ('3,094.348', '3,094', '0.001234')
@@ -119,7 +119,7 @@ def number(value: float, metric: str) -> str:
 
 
 class ComparedWay(TypedDict):
-    """A way of searching: its trials, those within the bounds and those on the front of all ways.
+    """A way of searching: its trials, those within the bounds, and those on the overall front.
 
     `best` is the best value by metric. Of the `of` trials on the front of TPE, this way beats `beaten`.
     """
@@ -143,7 +143,7 @@ class _TrialRow(TypedDict):
 
 
 def compared(found: Found) -> list[ComparedWay]:
-    """Count for each way its trials, those on the front of all, and those of TPE's front that it beats."""
+    """Count for each way its trials, those on the overall front, and those of TPE's front that it beats."""
     front = found.front()
     rows: list[ComparedWay] = []
     for way in WAYS:
@@ -179,7 +179,7 @@ def compared(found: Found) -> list[ComparedWay]:
 
 
 def reasons(found: Found) -> list[tuple[str, int]]:
-    """Count why trials have no figures, the commonest reason first."""
+    """Count the reasons for trials without figures, most frequent first."""
     counts: dict[str, int] = {}
     for one in found.trials:
         if one.reason:

@@ -1,4 +1,4 @@
-"""The page of simulated runs: one run beside what was recorded, or devices side by side."""
+"""The page of simulated runs: one run compared with the recording, or several devices compared."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _COLUMNS = shown_fields(
         "run.throughput_mb_per_s",
     )
 )
-#: What the device did, in numbers.
+#: Figures of the work of the device.
 _EVENTS = shown_fields(
     (
         "requests.read",
@@ -73,7 +73,7 @@ _EVENTS = shown_fields(
         "power.wake_ups",
     )
 )
-#: Figures of one run above the tables.
+#: Figures of a single run above the tables.
 _MAIN = shown_fields(
     (
         "response.mean_response_ms",
@@ -85,14 +85,14 @@ _MAIN = shown_fields(
     )
 )
 
-#: Runs whose means stand above the tables.
+#: Maximum number of runs whose means are shown above the tables.
 _TILES = 6
 
 
 def render(results: Sequence[Result], devices: Sequence[Device], made: MadeFrom | None = None) -> str:
-    """Return the page for runs of one or several traces on one or several devices; same results, same bytes.
+    """Return the page for runs of traces on devices; the same results produce the same bytes.
 
-    `made` is the group `provenance` of results of the command line.
+    `made` is the group `provenance` of command-line results.
     """
     traces = list(dict.fromkeys(result.fields["trace"] for result in results))
     first = {result.fields["trace"]: result for result in reversed(results)}
@@ -173,7 +173,7 @@ def _provenance(results: Sequence[Result], first: dict[str, Result], made: MadeF
 
 
 def _made(results: Sequence[Result]) -> MadeFrom:
-    """Return the provenance of all runs as one, where Python calls."""
+    """Combine the provenance of all runs, if the page is made from Python."""
     parts = [result.fields["provenance"] for result in results if "provenance" in result]
     if not parts:
         return {}
@@ -183,14 +183,14 @@ def _made(results: Sequence[Result]) -> MadeFrom:
 
 
 class _Events(TypedDict):
-    """Events that happened in a run: names of the runs, and label and count in each run of each event."""
+    """Events in runs: the names of the runs, and for each event its label and its count in each run."""
 
     runs: list[str]
     rows: list[tuple[str, list[str]]]
 
 
 class _RunRow(TypedDict):
-    """A run in the tables: the value and the text of each column, and the change from the first run."""
+    """A run in the tables: value and text of each column, and the change relative to the first run."""
 
     trace: str
     device: str
@@ -199,7 +199,7 @@ class _RunRow(TypedDict):
 
 
 class _DeviceRows(TypedDict):
-    """A device, and its settings that differ from the default."""
+    """A device, with its settings that differ from the defaults."""
 
     name: str
     digest: str
@@ -208,7 +208,7 @@ class _DeviceRows(TypedDict):
 
 
 def _events(results: Sequence[Result], traces: Sequence[str]) -> _Events:
-    """Return a row for each event that happened in any run, with its count in each."""
+    """Return a row for each event that occurred in any run, with its count in each run."""
     rows = []
     for field in _EVENTS:
         counts = [result.shown(field.path) for result in results]
@@ -234,19 +234,19 @@ def _run(result: Result, first: Result) -> _RunRow:
 
 
 def _digest(result: Result) -> str:
-    """Return SHA-256 of the result, first 16 digits, without what was asked for beside it."""
+    """Return the SHA-256 of the result, first 16 digits, without the requested additions."""
     fields = {name: group for name, group in _figures(result).items() if name != "provenance"}
     return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def _figures(result: Result) -> dict[str, object]:
-    """Return a result without what was asked for beside it, for charts."""
+    """Return a result without the requested additions, for charts."""
     asked = ("percentiles", "response_distribution", "over_time")
     return {name: group for name, group in result.deterministic().items() if name not in asked}
 
 
 def _tiles(results: Sequence[Result], first: dict[str, Result]) -> list[Tile]:
-    """Pick the numbers that a reader wants first: of one run several, of several runs the mean of each."""
+    """Return tiles of the most important figures: of one run several, of several runs the mean of each."""
     if len(results) == 1:
         return [tile(field.label, results[0].shown(field.path), field.unit) for field in _MAIN]
     tiles = []
@@ -275,5 +275,5 @@ def write_simulation_report(
     path: str | Path,
     made: MadeFrom | None = None,
 ) -> None:
-    """Write the page for simulated runs; the file appears when it is whole, and never otherwise."""
+    """Write the page for simulated runs, atomically."""
     write_whole(path, render(results, devices, made))

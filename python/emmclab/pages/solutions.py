@@ -1,4 +1,4 @@
-"""The page of solutions beside the plain device: what each gains, spends and risks."""
+"""The page that compares solutions with the plain device: gains, costs and risks of each."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from emmclab.pages.plots.solutions import FIGURES
 from emmclab.runtime.files import write_whole
 from emmclab.traces.made_types import MadeFrom
 
-#: Solutions on the first screen, those that gain most.
+#: Maximum number of solutions on the first screen; those with the largest gain are shown.
 _MOST_TILES = 5
 
 
 def render(found: Comparison, made: MadeFrom | None = None) -> str:
-    """Return the page; the same comparison gives the same bytes.
+    """Return the page; the same comparison produces the same bytes.
 
-    `made` is the group `provenance` of a comparison by the command line.
+    `made` is the group `provenance` of a command-line comparison.
     """
     hardware = {one["name"]: one["hardware"] or "nothing" for one in found["solutions"]}
     programs = list(dict.fromkeys(run["application"] for run in found["runs"]))
@@ -71,7 +71,7 @@ def _head(found: Comparison, programs: list[str]) -> Head:
 
 
 def _gains(found: Comparison) -> Rows:
-    """Return a row for each run with a solution, each application being a trace of the page."""
+    """Return a row for each run with a solution; each application counts as a trace of the page."""
     return [
         {
             "trace": run["application"],
@@ -88,7 +88,7 @@ def _gains(found: Comparison) -> Rows:
 
 
 def _overall(found: Comparison) -> str:
-    """Name the solution with the largest median gain of those that were not found to lose anything."""
+    """Return the solution with the largest median gain, except those that were found to lose data."""
     gains = {
         one["name"]: [run["gain"] for run in found["runs"] if run["solution"] == one["name"] and run["gain"]]
         for one in found["solutions"]
@@ -102,7 +102,7 @@ def _overall(found: Comparison) -> str:
 
 
 def _headline(found: Comparison, application: str) -> str:
-    """Name the solution that gains most of those that were not found to lose anything."""
+    """Return the solution with the largest gain, except those that were found to lose data."""
     lossy = {one["name"] for one in found["solutions"] if one["loses"]}
     runs = [
         run
@@ -117,5 +117,5 @@ def _headline(found: Comparison, application: str) -> str:
 
 
 def write_solutions_report(found: Comparison, path: str | Path, made: MadeFrom | None = None) -> None:
-    """Write the page for solutions; the file appears when it is whole, and never otherwise."""
+    """Write the page for solutions, atomically."""
     write_whole(path, render(found, made))

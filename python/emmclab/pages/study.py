@@ -1,4 +1,4 @@
-"""The page of a study: the answer first, then results by input and setting, charts over what was swept."""
+"""The page of a study: first the result, then tables by input and setting, and charts over swept keys."""
 
 from __future__ import annotations
 
@@ -38,16 +38,16 @@ from emmclab.traces.ledger import ledger_line
 from emmclab.traces.made_types import MadeFrom
 from emmclab.traces.profile_fields import TABLES
 
-#: Rows of one table; more are on the page of nobody who reads it, but in the tables that `query` asks.
+#: Maximum number of rows in one table; the tables that `query` reads have all rows.
 _MOST_ROWS = 2_000
-#: Best values on the first screen.
+#: Number of best values on the first screen: maximum, and minimum.
 _MOST_TILES, _LEAST_TILES = 5, 3
-#: Inputs of a ranking that are named where they are not all.
+#: Number of inputs that are named for a ranking that does not use all of them.
 _NAMED_INPUTS = 3
-#: More inputs, or other settings, than can be told apart in a chart are averaged.
+#: Maximum numbers of inputs and of other settings in a chart; if there are more, their average is drawn.
 _MOST_LINES = 8
 _MOST_OTHERS = 4
-#: Figures of the inputs that the page shows.
+#: Figures of the inputs on the page.
 _OF_INPUTS = ("size_distribution", "response_distribution", "inter_arrival_distribution")
 _FIELDS = (
     "requests",
@@ -61,15 +61,15 @@ _FIELDS = (
 
 
 def write_study_report(results: Results, path: Path, study: str = "") -> None:
-    """Write the page; the file appears when it is whole, and never otherwise.
+    """Write the page, atomically.
 
-    `study` is what `emmclab run` takes: the path of its file; that of a bundled study need not be named.
+    `study` is the argument of `emmclab run`: the path of its file; not needed for a bundled study.
     """
     write_whole(path, render(results, study))
 
 
 def render(results: Results, study: str = "") -> str:
-    """Return the page; the same results give the same bytes."""
+    """Return the page; the same results produce the same bytes."""
     found = summaries(results)
     drawn = figures(results)
     rows = {figure.name: part for figure, part in drawn}
@@ -130,21 +130,21 @@ def _head(
 
 
 def _durable_on(results: Results) -> dict[str, Fitted]:
-    """Return what each device was fitted to whose runs had flushes or durable writes."""
+    """Return the sources to which each device was fitted whose runs had flushes or durable writes."""
     known = results.about.get("fitted", {})
     names = dict.fromkeys(run["device"] for run in results.runs if run["device"] in known and is_durable(run))
     return {name: Fitted(**known[name]) for name in names}
 
 
 def _modes(results: Results) -> str:
-    """Name the modes in which traces were replayed; nothing if none was."""
+    """Return the modes in which traces were replayed; empty if none were replayed."""
     replays = [cell for cell in results.runs if cell.get("options", {}).get("mode") in REPLAYS]
     modes = dict.fromkeys(cell["run"]["mode"] for cell in replays)
     return f", {' and '.join(map(mode_name, modes))}" if modes else ""
 
 
 def incomplete(results: Results) -> list[Notice]:
-    """Say how many cells have no result; nothing if all have."""
+    """Return a notice on the cells without a result; empty if all have one."""
     cells = results.about["cells"]
     if not results.missing:
         return []
@@ -156,7 +156,7 @@ def incomplete(results: Results) -> list[Notice]:
 
 
 def provenance(results: Results, study: str = "", **further: str) -> Provenance:
-    """Return what a study's page was made from, with further lines by their labels."""
+    """Return the provenance of a study's page, with further labelled lines."""
     about = results.about
     study = study or (about["name"] if about["name"] in bundled() else "")
     reading = ", ".join(f"{key} = {value}" for key, value in (about.get("reading") or {}).items())
@@ -186,7 +186,7 @@ def made_of(results: Results, command: str) -> MadeFrom:
 
 
 def command_of(command: Sequence[str], reading: Mapping[str, Setting]) -> str:
-    """Return the command that runs a study again, with the options by which its inputs were read."""
+    """Return the command that runs a study again, with the options of reading of its inputs."""
     words = ["emmclab", *command]
     for key, value in reading.items():
         for one in value if isinstance(value, list) else [value]:
@@ -195,7 +195,7 @@ def command_of(command: Sequence[str], reading: Mapping[str, Setting]) -> str:
 
 
 def _tiles(results: Results, found: Sequence[Summary]) -> list[Tile]:
-    """Return the best value of the first metrics with its setting; without grids, the number of inputs."""
+    """Return tiles with the best value and setting by the first metrics; without grids, the input count."""
     ranked = [(one, summary) for summary in found for one in summary.ranked][:_MOST_TILES]
     tiles = [
         Tile(
@@ -223,7 +223,7 @@ def _tile_note(ranked: Ranked, summary: Summary) -> str:
 
 
 def _with_alike(ranked: Ranked) -> str:
-    """Name the best setting with those that are not told apart from it."""
+    """Return the best setting, with those that cannot be distinguished from it."""
     others = len(ranked.alike)
     if not others:
         return named(ranked.best)
@@ -232,7 +232,7 @@ def _with_alike(ranked: Ranked) -> str:
 
 
 def headline(results: Results, found: Sequence[Summary]) -> str:
-    """Return in one line which setting is best, and by how much, where the seeds tell settings apart."""
+    """Return in one line the best setting and its advantage, if the seeds distinguish the settings."""
     for summary in found:
         for ranked in summary.ranked:
             if not summary.swept:
@@ -266,7 +266,7 @@ def _ranking(ranked: Ranked) -> str:
 
 
 def _of_inputs(ranked: Ranked) -> str:
-    """Name the inputs that settings are ranked by, where these are not all of the grid."""
+    """Return the inputs that the ranking uses, if these are not all inputs of the grid."""
     few, whole = len(ranked.inputs), ranked.all_inputs
     if few == whole:
         return ""
@@ -274,7 +274,7 @@ def _of_inputs(ranked: Ranked) -> str:
 
 
 def _interval(ranked: Ranked) -> str:
-    """Name the interval of worst against best; empty with one seed."""
+    """Return the interval of the difference of worst and best; empty with one seed."""
     if ranked.interval is None:
         return ""
     unit = "points" if ranked.metric.unit == "%" else "%"
@@ -346,7 +346,7 @@ def _badge(point: Point) -> str:
 
 
 def _cell(metric: Metric, spread: Spread | None) -> tuple[str, str, float | str]:
-    """Return the mean and the range over the seeds, printed, and the value to sort by."""
+    """Return the mean and the range over the seeds as text, and the sort key."""
     if spread is None:
         return "–", "", ""
     mean, low, high = map(metric.number, spread)
@@ -354,7 +354,7 @@ def _cell(metric: Metric, spread: Spread | None) -> tuple[str, str, float | str]
 
 
 def figures(results: Results) -> list[tuple[Figure, Rows]]:
-    """Draw each metric over each swept key, where it changes; then figures of the inputs."""
+    """Return charts of each metric over each swept key that changes it; then figures of the inputs."""
     drawn = [
         found
         for summary in summaries(results)
@@ -398,7 +398,7 @@ def _over(summary: Summary, key: str, metric: Metric) -> tuple[Figure, Rows] | N
 
 
 def _changes(points: Sequence[Point], key: str, metric: Metric) -> bool:
-    """Tell whether a metric changes with a key where all else is the same."""
+    """Return whether a metric changes with a key while everything else is equal."""
     values: dict[tuple[str, str], set[str]] = {}
     for point in points:
         text = metric.text(point.figures[metric.name].mean)

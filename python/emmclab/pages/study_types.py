@@ -1,4 +1,4 @@
-"""Types of what the page of a study shows."""
+"""Types of the content of a study's page."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Answer(TypedDict):
 
 
 class TableRow(TypedDict):
-    """An input with a setting; each cell has the mean, the range over the seeds, and what it is sorted by."""
+    """An input with a setting; each cell has the mean, the range over the seeds, and the sort key."""
 
     input: str
     setting: list[str]
@@ -31,7 +31,7 @@ class TableRow(TypedDict):
 
 
 class GridTable(TypedDict):
-    """The table of a grid: the swept keys, the metrics, and the number of rows that are left out."""
+    """The table of a grid: the swept keys, the metrics, and the number of omitted rows."""
 
     grid: str
     keys: list[str]
@@ -42,7 +42,7 @@ class GridTable(TypedDict):
 
 
 class InputRow(TypedDict):
-    """An input: text and value of each field, what reading it changed, and the digest of its file."""
+    """An input: text and value of each field, changes made on reading, and the digest of its file."""
 
     name: str
     kind: str

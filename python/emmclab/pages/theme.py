@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-#: Readable on light and dark ground, and told apart by colour-blind readers.
+#: Readable on light and dark backgrounds, and distinguishable by colour-blind readers.
 OP_COLOURS = {"read": "#3b7dd8", "write": "#e07b39", "all": "#7d8797"}
 
-#: What power cuts left, and the commands before one; each also stands in a row or a label of its own.
+#: Outcomes of power cuts, and the commands before a cut; each also has its own lane or label.
 CRASH_COLOURS = {
     "promise broken": "#d1483b",
     "documented loss": "#a58b1f",
@@ -19,7 +19,7 @@ CRASH_COLOURS = {
     "complete": "#3b7dd8",
 }
 
-#: Verdicts on two fleets; what is not told apart is grey, so that it does not look like an all-clear.
+#: Verdicts on two fleets; `no difference shown` is grey, so that it does not look like an all-clear.
 VERDICT_COLOURS = {
     "higher": "#e07b39",
     "lower": "#3b7dd8",
@@ -27,7 +27,7 @@ VERDICT_COLOURS = {
     "too few recordings": "#b9bfc9",
 }
 
-#: States of a thread: what the device causes is red to yellow.
+#: States of a thread; states caused by the device are red to yellow.
 STATE_COLOURS = {
     "fsync": "#d1483b",
     "read": "#e07b39",
@@ -39,7 +39,7 @@ STATE_COLOURS = {
     "pause": "#7d8797",
 }
 
-#: Parts of a response time and of write amplification; red is collection, wherever it is drawn.
+#: Parts of a response time and of write amplification; garbage collection is always red.
 CAUSE_COLOURS = {
     "queue": "#7d8797",
     "controller": "#38a3b8",
@@ -91,9 +91,9 @@ def _config(text: str, quiet: str, line: str, ramp: list[str]) -> dict[str, Any]
 
 _RAMP = ["#cfe1f7", "#8fbbe8", "#4d90d6", "#2a66ad", "#1d4a80", "#132f54"]
 
-#: Vega configuration on light ground.
+#: Vega configuration for a light background.
 LIGHT = _config("#1d2433", "#596273", "#dfe3ea", _RAMP)
-#: Vega configuration on dark ground.
+#: Vega configuration for a dark background.
 DARK = _config(
     "#e6e9ef", "#a3adbd", "#333c4b", ["#20405f", "#2a5f92", "#3b82c4", "#6aa9de", "#a3cdf0", "#dceefc"]
 )

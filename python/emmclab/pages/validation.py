@@ -21,13 +21,13 @@ from emmclab.runtime.table_row import Row
 from emmclab.traces.ledger import ledger_line
 from emmclab.traces.made_types import MadeFrom
 
-#: Name of the recorded times beside those of models.
+#: Name of the recorded times in comparisons with models.
 _RECORDED = "recorded"
-#: Marks of the axis of ratios.
+#: Ticks of the axis of ratios.
 _RATIOS = [part * 10.0**power for power in range(-4, 5) for part in (1, 2, 5)]
-#: Ratio up to which the axis goes at least.
+#: Minimum range of the axis, as a ratio.
 _LEAST_SHOWN = 2.0
-#: Axes of the errors by group.
+#: Titles of the axes of the errors by group.
 _AXES = {
     "size": "size",
     "idle": "idle time before the request",
@@ -39,7 +39,7 @@ _AXES = {
 def write_validation(
     found: Sequence[Validation], html: Path, made: MadeFrom, refused: Sequence[Mapping[str, str | None]]
 ) -> None:
-    """Write the page; the same findings give the same bytes."""
+    """Write the page; the same findings produce the same bytes."""
     rows = {"curves": list(_curves(found)), **{name: list(_errors(found, name)) for name in _AXES}}
     every = [
         {
@@ -75,7 +75,7 @@ def write_validation(
 
 
 def _curves(found: Sequence[Validation]) -> Iterator[Row]:
-    """Yield the points of the distributions; the last of each recording is its longest time."""
+    """Yield the points of the distributions; the last point of a recording is its maximum."""
     for one in found:
         for number, model in enumerate(one.simulated):
             for percentile, recorded, predicted in model.judgement.curve:
@@ -89,7 +89,7 @@ def _point(trace: str, times: str, percentile: float, ms: float) -> Row:
 
 
 def _errors(found: Sequence[Validation], name: str) -> Iterator[Row]:
-    """Yield the error of the median of each group that has enough requests to judge it."""
+    """Yield the error of the median of each group with enough requests."""
     for one in found:
         for model in one.simulated:
             for group in model.judgement.groups[name]:
@@ -107,7 +107,7 @@ def _errors(found: Sequence[Validation], name: str) -> Iterator[Row]:
 
 
 def _curve(rows: Rows) -> Chart:
-    """Draw the share of requests by response time: recorded, and as each model predicts it."""
+    """Draw the share of requests by response time: recorded, and predicted by each model."""
     return (
         plots.chart_of([row for row in rows if row["response_ms"] > 0])
         .mark_line(interpolate="step-before")
@@ -127,7 +127,7 @@ def _curve(rows: Rows) -> Chart:
 
 
 def _error_by(title: str) -> Any:
-    """Return what draws ratios by group, a colour for each model: half and twice are equally far from 1."""
+    """Return a function that draws ratios by group, a colour for each model; the axis is logarithmic."""
 
     def draw(rows: Rows) -> Chart:
         models = plots.in_order(rows, "model")
@@ -183,7 +183,7 @@ _FIGURES = (
 
 
 def _head(found: Sequence[Validation], refused: Sequence[Mapping[str, str | None]]) -> Head:
-    """Return the answer: of the recording, or of each where there are several."""
+    """Return the headline: of the recording, or of each if there are several."""
     first = found[0]
     several = len(found) > 1
     met = [one.main.judgement.response.within_pct[WITHIN_PCT.index(words.SAID_PCT)] for one in found]
@@ -224,7 +224,7 @@ def _head(found: Sequence[Validation], refused: Sequence[Mapping[str, str | None
 
 
 def _not_judged(found: Sequence[Validation], refused: Sequence[Mapping[str, str | None]]) -> list[Notice]:
-    """Say how many recordings are not judged; the reasons stand in a section of their own."""
+    """Return a notice on the recordings that could not be judged; the reasons are in a separate section."""
     if not refused:
         return []
     text = f"{len(refused)} of {len(refused) + len(found)} recordings cannot be judged."

@@ -1,7 +1,7 @@
-"""The figures: one function each, from rows to a chart, for the report page and for `--figures`.
+"""The figures: one function each, from rows to a chart, for report pages and `--figures`.
 
-Rows are those of `figures` in a profile's JSON, each with the name of its `trace`; a chart holds them all, so
-that a figure is drawn from exactly the data that stand beside it.
+Rows are those of `figures` in a profile's JSON, each with the name of its `trace`; a chart contains them all,
+so that a figure shows exactly the data that is stored with it.
 """
 
 from emmclab.pages.plots.catalogue import FIGURES

@@ -1,4 +1,4 @@
-"""The figures of applications: what their users waited for over time, and what each thread did."""
+"""Figures of applications: what their users waited for over time, and what each thread did."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def _colours(rows: Rows) -> alt.Color:
 
 
 def path(rows: Rows) -> Chart:
-    """Draw the share of each state in each bin of the time that the user waited."""
+    """Draw the share of each state in each bin of the user's waiting time."""
     return (
         chart_of(rows, 180)
         .mark_rect(strokeWidth=0)
@@ -36,7 +36,7 @@ def path(rows: Rows) -> Chart:
 
 
 def threads(rows: Rows) -> Chart:
-    """Draw each thread as a lane, coloured by the state that most of each bin went to."""
+    """Draw each thread as a lane; each bin has the colour of the state with the largest share."""
     lanes = in_order(rows, "thread")
     return (
         chart_of(rows, max(60, _LANE_PX * len(lanes)))
@@ -52,7 +52,7 @@ def threads(rows: Rows) -> Chart:
 
 
 def runtimes(rows: Rows) -> Chart:
-    """Draw the runtime of each run in its parts."""
+    """Draw the runtime of each run, divided into parts."""
     runs = in_order(rows, "run")
     return (
         chart_of(rows, 24 * len(runs))

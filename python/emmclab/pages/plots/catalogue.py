@@ -1,4 +1,4 @@
-"""Every figure of a profile, in the order of the page."""
+"""All figures of a profile, in the order of the page."""
 
 from __future__ import annotations
 

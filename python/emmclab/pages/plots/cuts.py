@@ -1,4 +1,4 @@
-"""The figures of power cuts: the cuts on the time line, and the commands before a cut."""
+"""Figures of power cuts: the cuts on the time line, and the commands before a cut."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from emmclab.pages.plots.figure import Chart, Rows
 from emmclab.pages.plots.marks import chart_of, in_order, tooltip
 from emmclab.pages.theme import CRASH_COLOURS
 
-#: The row in which findings stand, by their number.
+#: The lane of the findings, which are marked by number.
 FINDINGS = "findings"
 _ROW_PX = 30
-#: Room for the labels of rows, pixels.
+#: Width for the labels of lanes, pixels.
 _LABEL_PX = 260
-#: Times the distance of the last quarter to the cut from which the axis is logarithmic.
+#: The axis is logarithmic if the first command is this many times farther from the cut than the last quarter.
 _FAR_APART = 60
 
 
 def time_line(rows: Rows, axis: str) -> Chart:
-    """Draw each cut in the row of its verdict, the acknowledgements, and the findings by number."""
+    """Draw each cut in the lane of its verdict, the acknowledgements, and the findings by number."""
     lanes = in_order(rows, "row")
     base = chart_of(rows, _ROW_PX * len(lanes)).encode(
         x=alt.X("time:Q", title=axis, scale=alt.Scale(zero=False)),
@@ -40,12 +40,12 @@ def time_line(rows: Rows, axis: str) -> Chart:
 
 
 def commands(rows: Rows, axis: str) -> Chart:
-    """Draw each command from its arrival to its completion, the cut at 0."""
+    """Draw each command from its arrival to its completion; time 0 is the cut."""
     names = in_order(rows, "command")
     states = [name for name in CRASH_COLOURS if any(row["state"] == name for row in rows)]
     begins = sorted(row["begin"] for row in rows)
     near = min(begins[len(begins) * 3 // 4], -1e-3)
-    # A missing write may have come long before the others.
+    # A missing write may have arrived long before the other commands.
     far = begins[0] < _FAR_APART * near
     scale = alt.Scale(type="symlog", constant=-near) if far else alt.Scale(zero=True)
     base = chart_of(rows, 18 * len(names))

@@ -72,22 +72,22 @@ def inter_arrival_distribution(rows: Rows) -> Chart:
 
 
 def idle_gaps(rows: Rows) -> Chart:
-    """Where the idle time lies."""
+    """Distribution of the idle time."""
     return over_ranges(rows, "idle_pct", "share of idle time, %", "length of the idle gap")
 
 
 def queue_depth(rows: Rows) -> Chart:
-    """Unfinished requests that an arriving one finds."""
+    """Distribution of the number of unfinished requests at an arrival."""
     return over_ranges(rows, "pct", "share of requests, %", "unfinished requests on arrival")
 
 
 def sequential_runs(rows: Rows) -> Chart:
-    """Requests in sequential runs by the length of the run."""
+    """Requests in sequential runs, by the length of the run."""
     return over_ranges(rows, "requests_pct", "share of requests, %", "requests in the run")
 
 
 def reissue_by_idle(rows: Rows) -> Chart:
-    """Share of requests that are issued again, by the time without requests before."""
+    """Share of re-issued requests, by the preceding time without requests."""
     chart = chart_of(rows).encode(
         x=alt.X(
             "bin:N",

@@ -1,4 +1,4 @@
-"""A figure: a chart of a profile, and the rows that it is drawn from."""
+"""A figure: a chart of a profile, with the rows that it shows."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from emmclab.runtime.table_row import Row
 from emmclab.traces.profile import Profile
 
 Rows = list[Row]
-#: A chart of altair, whose chained methods carry no types.
+#: A chart of altair, whose chained methods have no type annotations.
 Chart = Any
 
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure: `name` is its field in a profile.
+    """A figure; `name` is its field in a profile.
 
-    `paper` says that the paper has it, `each` that there is one chart per trace, not one for all, `wide` that
-    it takes the width of the page, and `needs` names a field without which a row cannot be drawn. `source` is
-    the field in a profile where it is another, `fields` are those of its rows that are drawn (all where
-    empty), `optional` leaves the figure out where it has no rows, and `of_all` says that its rows are of all
-    traces together, whichever they name.
+    `paper`: the figure is in the paper. `each`: there is one chart per trace, not one for all. `wide`: it has
+    the width of the page. `needs` is a field without which a row cannot be drawn. `source` is the field in a
+    profile if it differs from `name`. `fields` are the fields of rows that are drawn; empty means all.
+    `optional`: the figure is left out if it has no rows. `of_all`: its rows are of all traces together,
+    independent of the trace that they name.
     """
 
     name: str
@@ -39,7 +39,7 @@ class Figure:
     of_all: bool = False
 
     def rows(self, profiles: Iterable[Profile]) -> Rows:
-        """Return the rows that are drawn; profiles kept by an older version may lack some."""
+        """Return the rows that are drawn; profiles from an older version may lack some."""
         rows = []
         for profile in profiles:
             for row in profile["figures"].get(self.source or self.name, ()):
@@ -48,5 +48,5 @@ class Figure:
         return rows
 
     def can_draw(self, rows: Rows) -> bool:
-        """Tell whether any row has the values that the chart needs."""
+        """Return whether any row has the values that the chart needs."""
         return any(row.get(self.needs) is not None for row in rows)

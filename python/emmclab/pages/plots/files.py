@@ -1,4 +1,4 @@
-"""Figures as files: SVG and PDF, and their rows as CSV."""
+"""Writes figures as files: SVG and PDF, and their rows as CSV."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from emmclab.pages.theme import LIGHT
 from emmclab.runtime.files import to_csv, write_whole
 from emmclab.traces.profile import Profile
 
-#: Fonts that PDF can embed here, where those of the page need not be.
+#: Fonts that can be embedded into PDF here, unlike those of the page.
 _PDF = {**LIGHT, "font": "Liberation Sans, DejaVu Sans, sans-serif"}
 #: Width of a chart in pixels.
 _WIDTH = 560
 
 
 def write_charts(charts: Iterable[tuple[str, Chart, Rows]], folder: Path) -> int:
-    """Write each chart by its name as SVG and PDF, and its rows as CSV; return how many charts there are."""
+    """Write each chart as SVG and PDF, and its rows as CSV, by name; return the number of charts."""
     folder.mkdir(parents=True, exist_ok=True)
     count = 0
     for name, chart, rows in charts:
@@ -34,7 +34,7 @@ def write_charts(charts: Iterable[tuple[str, Chart, Rows]], folder: Path) -> int
 
 
 def write_figures(profiles: Sequence[Profile], folder: Path) -> int:
-    """Write each figure of profiles; return how many there are."""
+    """Write each figure of profiles; return the number of figures."""
 
     def charts() -> Iterable[tuple[str, Chart, Rows]]:
         for figure in FIGURES:

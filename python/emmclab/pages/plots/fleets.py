@@ -1,4 +1,4 @@
-"""Charts of fleets: a figure over recordings, all their requests together, two fleets against each other."""
+"""Charts of fleets: figures over recordings, all requests together, and comparisons of two fleets."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from emmclab.pages.plots.figure import Chart, Rows
 from emmclab.pages.plots.marks import chart_of, in_order, tooltip, trace_colour
 from emmclab.pages.theme import VERDICT_COLOURS
 
-#: Ratio of values from which the axis is logarithmic.
+#: Ratio of the values above which the axis is logarithmic.
 _FAR_APART = 30
 
 
@@ -22,7 +22,7 @@ def over_recordings(rows: Rows, title: str) -> Chart:
 
 
 def over_requests(rows: Rows, title: str) -> Chart:
-    """Draw the share of what a histogram counts up to each upper edge, a line for each group."""
+    """Draw the cumulative share of a histogram at each upper edge, a line for each group."""
     axis = alt.Axis(format="~s", labelOverlap=True)
     return _shares(rows).encode(x=alt.X("up_to:Q", title=title, scale=alt.Scale(type="log"), axis=axis))
 

@@ -1,4 +1,4 @@
-"""Common parts of charts: size, colours, order, distributions over ranges."""
+"""Common parts of charts: size, colours, order, and distributions over ranges."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ import altair as alt
 from emmclab.pages.plots.figure import Chart, Rows
 from emmclab.pages.theme import OP_COLOURS
 
-#: Height of a chart in pixels; the width is that of the column of the page.
+#: Height of a chart in pixels; the width is that of the page's column.
 _HEIGHT = 240
 
 
 def chart_of(rows: Rows, height: int = _HEIGHT) -> Chart:
-    """Start a chart on rows, which the page holds once, as wide as its column."""
+    """Make a chart for rows, which the page stores once, with the width of its column."""
     return alt.Chart(alt.InlineData(values=rows, name="rows")).properties(width="container", height=height)
 
 
 def in_order(rows: Rows, field: str) -> list[Any]:
-    """Return each value of a field once, in the order of the rows: ranges stand from small to large."""
+    """Return the distinct values of a field, in the order of the rows, so that ranges are ordered by size."""
     return list(dict.fromkeys(row[field] for row in rows))
 
 
 def traces_of(rows: Rows) -> list[str]:
-    """Name the traces, in the order of their rows."""
+    """Return the names of the traces, in the order of their rows."""
     return in_order(rows, "trace")
 
 
@@ -36,9 +36,9 @@ class SymLog(NamedTuple):
 
 
 def symlog(rows: Rows, field: str, constant: float) -> SymLog:
-    """Return scale and axis of a field that spans decades and may be 0 or below; straight within `constant`.
+    """Return scale and axis of a field that spans decades and may be <= 0; linear within `constant`.
 
-    Ticks stand at 1 and 3 of each decade, which vega would set for the highest decade only.
+    Ticks are at 1 and 3 of each decade; by default vega sets them only in the highest decade.
     """
     found = [row[field] for row in rows if row[field] is not None]
     steps = [float(f"{constant * part * 10**power:.1g}") for power in range(12) for part in (1, 3)]
@@ -77,7 +77,7 @@ def trace_colour(rows: Rows) -> alt.Color:
 
 
 def tooltip(rows: Rows) -> list[alt.Tooltip]:
-    """Show every value of the row under the pointer."""
+    """Return a tooltip with all values of the row."""
     tips = []
     for name, value in rows[0].items():
         number = not isinstance(value, str)
@@ -87,7 +87,7 @@ def tooltip(rows: Rows) -> list[alt.Tooltip]:
 
 
 def over_ranges(rows: Rows, value: str, axis: str, legend: str) -> Chart:
-    """Draw a distribution over ranges: columns by operation for one trace, a stacked bar each for several."""
+    """Draw a distribution over ranges: columns by operation for one trace, stacked bars for several."""
     bins = in_order(rows, "bin")
     by_op = any("op" in row for row in rows)
     chart = chart_of(rows)

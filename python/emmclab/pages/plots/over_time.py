@@ -35,7 +35,7 @@ def iops_over_time(rows: Rows) -> Chart:
 
 
 def _reads_and_writes(rows: Rows, reads: str, writes: str, title: str) -> Chart:
-    """Draw amounts of each bin per second."""
+    """Draw amounts per second in each time bin."""
     return (
         chart_of(rows)
         .transform_calculate(read=f"{reads} / datum.width_s", write=f"{writes} / datum.width_s")
@@ -72,12 +72,12 @@ def response_over_time(rows: Rows) -> Chart:
             tooltip=tooltip(rows),
         )
     )
-    # A line alone would not show a bin between two pauses, which has no neighbour.
+    # A line alone would not show an isolated bin between two pauses.
     return (base.mark_line(strokeWidth=1) + base.mark_point(filled=True, size=14)).properties(height=200)
 
 
 def queue_depth_over_time(rows: Rows) -> Chart:
-    """Unfinished requests over time: the mean as bars, the largest as points."""
+    """Unfinished requests over time: the mean as bars, the maximum as points."""
     base = chart_of(rows).transform_calculate(
         end_s="datum.time_s + datum.width_s", middle_s="datum.time_s + datum.width_s / 2", bottom="0"
     )

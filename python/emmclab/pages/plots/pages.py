@@ -1,4 +1,4 @@
-"""Charts of what becomes of addresses: pages, buffers, alignment and space."""
+"""Charts about addresses: pages, buffers, alignment and space."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def reuse_distance(rows: Rows) -> Chart:
 
 
 def miss_ratio(rows: Rows) -> Chart:
-    """Misses of caches by size: a line for each policy, and for several traces a dash for each."""
+    """Miss ratios of caches by size: a line for each policy, with dash patterns for several traces."""
     several = {"strokeDash": alt.StrokeDash("trace:N", title=None, sort=traces_of(rows))}
     base = (
         chart_of(rows)
@@ -64,7 +64,7 @@ def miss_ratio(rows: Rows) -> Chart:
 
 
 def hot_pages(rows: Rows) -> Chart:
-    """How much goes to the hottest pages."""
+    """Share of the accesses that go to the hottest pages."""
     one = len(traces_of(rows)) == 1
     chart = chart_of(rows) if one else chart_of(rows).transform_filter("datum.op == 'write'")
     return chart.mark_bar().encode(

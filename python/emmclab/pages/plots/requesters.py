@@ -1,4 +1,4 @@
-"""Charts of who asks, and how."""
+"""Charts about the processes that send requests, and about request flags."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import altair as alt
 from emmclab.pages.plots.figure import Chart, Rows
 from emmclab.pages.plots.marks import chart_of, in_order, op_colour, tooltip, trace_colour, traces_of
 
-#: Processes with a colour of their own.
+#: Maximum number of processes with their own colour.
 _COLOURED = 8
 
 
@@ -35,7 +35,7 @@ def process_share(rows: Rows) -> Chart:
 
 
 def sync_stalls(rows: Rows) -> Chart:
-    """The longest waits for durability over time, by process; those that waited little are one colour."""
+    """The longest waits for durability over time, by process; processes with short waits share one colour."""
     waits: dict[str, float] = {}
     for row in rows:
         waits[row["process"]] = waits.get(row["process"], 0.0) + row["wait_ms"]
@@ -65,6 +65,6 @@ def flags(rows: Rows) -> Chart:
         **several,
     )
     bars = base.mark_bar().encode(y=alt.Y("pct:Q", title="share of requests, %"), tooltip=tooltip(rows))
-    # What the format of a trace cannot record is a dash, not an empty bar.
+    # A dash, not an empty bar, shows what the format of a trace cannot record.
     dashes = base.transform_filter("datum.pct === null").mark_text(text="–", baseline="bottom")
     return bars + dashes.encode(y=alt.datum(0))

@@ -9,7 +9,7 @@ from emmclab.pages.plots.marks import chart_of, in_order, tooltip
 
 
 def over_objectives(rows: Rows, x: str, y: str) -> Chart:
-    """Draw each trial by its values `x` and `y`, a colour for each way; the best ones are large."""
+    """Draw each trial by its values `x` and `y`, a colour for each way; Pareto-optimal ones are large."""
     shared = alt.Scale(zero=False, padding=8)
     ways = in_order(rows, "trace")
     legend = alt.Legend(columns=3, orient="bottom")

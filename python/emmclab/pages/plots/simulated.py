@@ -1,4 +1,4 @@
-"""The figures of simulated runs: one function each, from rows to a chart. Rows carry `trace` and `device`."""
+"""Figures of simulated runs: one function each, from rows with `trace` and `device` to a chart."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from emmclab.pages.theme import CAUSE_COLOURS
 _MEAN, _SPACE, _WAF = shown_fields(
     ("response.mean_response_ms", "space.space_utilisation", "write_amplification.waf")
 )
-#: Ratio of means from which the axis is logarithmic.
+#: Ratio of means above which the axis is logarithmic.
 _FAR_APART = 50
 
 
@@ -47,7 +47,7 @@ def _by_device(rows: Rows, value: str, title: str, **scale: Any) -> Chart:
 def mean_response(rows: Rows) -> Chart:
     """Figure 8 (IISWC 2015, section V-B): mean response time by trace and device."""
     values = [row["mean_response_ms"] for row in rows]
-    # As the paper does it: workloads far apart need a logarithmic axis.
+    # Like in the paper: very different workloads need a logarithmic axis.
     far_apart = max(values) > _FAR_APART * min((value for value in values if value > 0), default=1)
     if far_apart:
         log = symlog(rows, "mean_response_ms", 1.0)
@@ -88,7 +88,7 @@ def _log_ms(field: str) -> alt.X:
 
 
 def response_histogram(rows: Rows) -> Chart:
-    """Share of requests by response time, in ranges that are equally wide on the axis."""
+    """Share of requests by response time, in ranges of equal width on the axis."""
     bins = sorted({row["up_to_ms"] for row in rows})
     labels = "format(datum.value, '.3~r')"
     return (
@@ -113,7 +113,7 @@ def _stacked(rows: Rows, value: str, title: str) -> Chart:
     causes = in_order(rows, "cause")
     scale = alt.Scale(domain=causes, range=[CAUSE_COLOURS[cause] for cause in causes])
     runs = {(row["device"], row["trace"]) for row in rows}
-    # The trace under the device: beside it, neither would be read to its end.
+    # The trace is below the device; next to it, neither label would fit.
     lines = alt.Axis(labelLimit=160, labelExpr="split(datum.label, '\\n')")
     return (
         chart_of(rows, 44 * len(runs))
@@ -133,17 +133,17 @@ def _stacked(rows: Rows, value: str, title: str) -> Chart:
 
 
 def waits(rows: Rows) -> Chart:
-    """Parts of the mean response time, in ms: a longer bar is a slower device."""
+    """Parts of the mean response time, in ms; a longer bar means a slower device."""
     return _stacked(rows, "wait_ms", _MEAN.axis)
 
 
 def waf_by_cause(rows: Rows) -> Chart:
-    """Parts of the write amplification."""
+    """Write amplification by cause."""
     return _stacked(rows, "waf", _WAF.axis)
 
 
 def utilisation(rows: Rows) -> Chart:
-    """Share of the time in which channels, dies and planes work."""
+    """Share of the time in which channels, dies and planes are busy."""
     parts = in_order(rows, "part")
     return (
         chart_of(rows)
@@ -173,10 +173,10 @@ def _histogram(rows: Rows, title: str) -> Chart:
 
 
 def erase_counts(rows: Rows) -> Chart:
-    """How evenly blocks are worn."""
+    """Distribution of erase counts over blocks."""
     return _histogram(rows, "erases, from")
 
 
 def valid_units(rows: Rows) -> Chart:
-    """How full the full blocks still are."""
+    """Distribution of valid units in full blocks."""
     return _histogram(rows, "valid map units, from")

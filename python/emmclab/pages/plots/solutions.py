@@ -1,4 +1,4 @@
-"""The figure of solutions: what each gains beside the plain device."""
+"""The figure of solutions: the gain of each compared with the plain device."""
 
 from __future__ import annotations
 

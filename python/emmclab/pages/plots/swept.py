@@ -1,4 +1,4 @@
-"""Charts over a swept key: one value for each input and setting, with the interval over the seeds."""
+"""Charts over a swept key: a value for each input and setting, with the interval over the seeds."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ import altair as alt
 from emmclab.pages.plots.figure import Chart, Rows
 from emmclab.pages.plots.marks import chart_of, in_order, tooltip
 
-#: Ratio of values from which the axis is logarithmic.
+#: Ratio of values above which the axis is logarithmic.
 _FAR_APART = 30
 
 
 def over_values(rows: Rows, key: str, title: str) -> Chart:
     """Draw `value` by `setting`, a colour for each `trace`, with vertical bars from `low` to `high`.
 
-    Numbers are joined by lines, with a dash for each of the `others`. Words have no order, so that each has a
-    bar, or a point where the axis is logarithmic and bars would have no foot.
+    Numeric settings are joined by lines, with a dash pattern for each of the `others`. Words have no order,
+    so each has a bar, or a point if the axis is logarithmic, on which bars have no base.
     """
     values = [row["value"] for row in rows]
     logarithmic = min(values) > 0 and max(values) > _FAR_APART * min(values)
@@ -23,7 +23,7 @@ def over_values(rows: Rows, key: str, title: str) -> Chart:
 
 
 def is_numeric(rows: Rows) -> bool:
-    """Return whether every setting is a number, so that a line between them has a meaning.
+    """Return whether all settings are numbers, so that lines between them are meaningful.
 
     >>> is_numeric([{"setting": "5"}, {"setting": "7.5"}]), is_numeric([{"setting": "fifo"}])
     (True, False)
@@ -83,7 +83,7 @@ def _lines(rows: Rows, key: str, title: str, logarithmic: bool) -> Chart:
 
 
 def _bars(rows: Rows, key: str, title: str, logarithmic: bool) -> Chart:
-    """Put the bars or points of a setting side by side, one for each trace and combination of the others."""
+    """Draw the bars or points of a setting side by side, one for each trace and combination of the others."""
     others = in_order(rows, "others")
     chart = (
         _base(rows, key)
@@ -109,7 +109,7 @@ def _bars(rows: Rows, key: str, title: str, logarithmic: bool) -> Chart:
             legend=_legend_of_others(others, "square"),
         )
         values = chart.mark_bar().encode(y=y, opacity=opacity)
-    # A rule in the colour of its bar would be invisible.
+    # An error bar in the colour of its bar would be invisible.
     rule = chart if logarithmic else chart.encode(color=alt.value("#888"))
     spread = rule.mark_rule(strokeWidth=2).encode(
         y=alt.Y("low:Q", title=title, scale=scale, axis=axis), y2="high:Q"

@@ -1,4 +1,4 @@
-"""The time line of simulated runs: panels below each other on one axis of time, which zooms them all."""
+"""The time line of simulated runs: panels with a common time axis, which zooms them together."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from emmclab.pages.plots.figure import Chart, Rows
 from emmclab.pages.plots.marks import in_order, symlog, tooltip
 from emmclab.pages.theme import CAUSE_COLOURS, OP_COLOURS
 
-#: Room for the labels of all panels, pixels, so that they stand exactly beneath each other.
+#: Width for the labels of all panels, pixels, so that the panels are aligned.
 _LABELS_PX = 62
 #: Heights of the panels and of a lane, pixels.
 _TALL_PX, _LOW_PX, _LANE_PX = 170, 80, 22
-#: Shades of the response times of one device.
+#: Colours of the response times of a single device.
 _TIMES = {"mean": "#3b7dd8", "p99": "#e07b39", "max": "#c4528c"}
 _FIELDS = {"mean": "response_mean_ms", "p99": "response_p99_ms", "max": "response_max_ms"}
-#: What requests wait for in a step, from the bottom; the rest is the device's own work.
+#: Causes of waiting in a step, from the bottom; the rest is the device's own work.
 WAITS = {
     "queue": CAUSE_COLOURS["queue"],
     "collection": CAUSE_COLOURS["gc"],
@@ -27,10 +27,10 @@ WAITS = {
 
 
 def time_line(rows: Rows) -> Chart:
-    """Draw response times, what requests wait for, unfinished requests, load and work of the device.
+    """Draw response times, causes of waiting, unfinished requests, load and work of the device.
 
-    Rows are steps of time of one trace, with its `device`. With several devices the panels compare them; what
-    requests wait for is drawn for one device only.
+    Rows are time steps of one trace, with the `device`. With several devices the panels compare them; causes
+    of waiting are drawn only for a single device.
     """
     devices = in_order(rows, "device")
     one = len(devices) == 1
@@ -97,7 +97,7 @@ def _responses(rows: Rows, devices: list[str]) -> Any:
         colour = _device_colour(devices, legend=True)
 
     def panel(last: bool) -> Chart:
-        # Points too: between pauses a step may have no neighbour.
+        # Points are also drawn, because a step between pauses may have no neighbour.
         return base.mark_line(strokeWidth=1, clip=True, point=alt.OverlayMarkDef(size=12)).encode(
             x=_x(rows, last),
             y=_y("response_ms", "response, ms", scaled.axis, scale=scaled.scale),
@@ -188,7 +188,7 @@ def _load(rows: Rows) -> Any:
 
 
 def _work(rows: Rows, devices: list[str]) -> Any:
-    """Draw a lane for each kind of background work of each device; nothing if there is none."""
+    """Draw a lane for each kind of background work of each device; None if there is none."""
     kinds = [
         (name, words)
         for name, words in (("collections", "blocks collected"), ("wake_ups", "wake-ups"))

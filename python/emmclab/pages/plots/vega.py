@@ -1,6 +1,6 @@
-"""Charts as SVG and PDF, and the library of the pages, by vl-convert in a process of its own.
+"""Converts charts to SVG and PDF, and bundles the library of the pages, by vl-convert in a separate process.
 
-It holds the lock of the interpreter while it works, for seconds at first: Ctrl-C would have to wait.
+vl-convert holds the interpreter's lock while it works, at first for seconds, so that Ctrl-C would be delayed.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ _process: subprocess.Popen[bytes] | None = None
 
 
 def convert(function: str, *arguments: Any, **options: Any) -> Any:
-    """Call a function of vl-convert.
+    """Call a function of vl-convert in the separate process.
 
     Raises:
-        EmmclabError: it refuses, or its process ended.
+        EmmclabError: the call fails, or the process ended.
 
     >>> convert("vegalite_to_svg", {"mark": "point", "data": {"values": [{}]}})[:4]
     '<svg'
     """
     global _process
     if _process is None:
-        # In a session of its own, so that Ctrl-C reaches this process only; it ends when its input does.
+        # Runs in its own session, so that Ctrl-C reaches only this process; it ends when its input is closed.
         command = [sys.executable, "-P", str(Path(__file__).with_name("vega_process.py"))]
         _process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True

@@ -1,4 +1,4 @@
-"""The process that `emmclab.pages.plots.vega` calls: answers calls of vl-convert until its input ends.
+"""The process that `emmclab.pages.plots.vega` starts: executes calls of vl-convert until its input ends.
 
 Run as a script, so that it imports nothing of emmclab.
 """
@@ -13,7 +13,7 @@ import vl_convert
 
 
 def serve() -> None:
-    """Answer until there are no more calls."""
+    """Execute calls until the input ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     calls, answers = sys.stdin.buffer, sys.stdout.buffer
     while True:
