@@ -77,7 +77,7 @@ def programs(name: str, seed: int) -> list[Program]:
     """Generate the programs of a workload; its name is one of those in `ABOUT`.
 
     Raises:
-        ConfigError: the name is none of them.
+        ConfigError: the name is unknown.
 
     >>> [str(one) for one in programs("ace:1", 1)[0].operations]
     ['mkdir A', 'sync', 'create A/new']

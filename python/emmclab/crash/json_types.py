@@ -157,7 +157,7 @@ class CrashSummary(TypedDict):
     log: LogFacts
     run: Made
     options: OptionFields
-    #: Number of recordings of which the page shows this one.
+    #: Number of recordings of the workload, of which the page shows this one.
     recordings: NotRequired[int]
 
 

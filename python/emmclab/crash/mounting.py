@@ -50,8 +50,8 @@ def mounted(
     """Mount an image in a folder; `attached` is called before that with the path of its loop device.
 
     All images of one disk contain a file system with the same UUID. xfs refuses to mount a UUID twice, unless
-    it is mounted with `nouuid`. btrfs takes a second image for the first, so its images are mounted one after
-    the other, and the kernel is told to forget each afterwards.
+    it is mounted with `nouuid`. btrfs mistakes a second image for the first, so its images are mounted one
+    after the other, and the kernel is told to forget each afterwards.
 
     Raises:
         NotMountedError: the kernel refuses; the text is its reason.

@@ -1,4 +1,4 @@
-"""Minimises the program of a finding: removes operations, and records each attempt anew."""
+"""Minimises the program of a finding: removes operations, and makes a new recording for each attempt."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _CUTS, _STATES = 200, 2_000
 def program_of(kept: Kept, finding: Finding) -> Program | None:
     """Return the generated program of a finding; `None` without one, or if a lower level is at fault.
 
-    A device, layer or journal that breaks a promise does so whatever the operations are.
+    A broken promise of a device, layer or journal does not depend on the operations.
     """
     workload = kept.made.get("workload")
     if not workload or finding.level != "filesystem" or finding.way == COMMANDS:

@@ -13,8 +13,8 @@ LEAST_MB = 256
 def scaled_down(device: Device, file_system: str = "ext4") -> Device:
     """Scale a device to 256 MB, or to the smallest doubling that it and the file system support.
 
-    Mapping schemes need blocks for logs whatever the capacity is. A device without such a capacity is
-    returned unchanged.
+    Mapping schemes need blocks for logs independent of the capacity. A device without such
+    a capacity is returned unchanged.
 
     >>> scaled_down(Device.preset("nexus5")).name, scaled_down(Device.preset("nexus5"), "xfs").name
     ('nexus5-256MB', 'nexus5-512MB')

@@ -30,7 +30,7 @@ def calibrate(
         source: a trace with start (or issue) and completion, or a file of `fio --output-format=json`.
         name: the name of the preset.
         capacity_gb: capacity visible to the host.
-        seed: of the search and the error bars; the same seed gives the same preset.
+        seed: seed of the search and the error bars; the same seed results in the same preset.
         skip_packed: exclude packed commands of a trace, whose entries a device may program one by one.
 
     Returns:

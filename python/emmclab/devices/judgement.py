@@ -121,7 +121,8 @@ class Judgement:
 
     Attributes:
         response: from arrival to completion, over all requests.
-        service: of the device; None if the recording has none that differ from the response times.
+        service: of the device; None if the recording has no service times that differ from the response
+            times.
         groups: response times by operation, size, idle time before, and requests unfinished at arrival.
         together: response times by operation, size and idle time at once.
         curve: percentile, recorded and predicted response time in ms.

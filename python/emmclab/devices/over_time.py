@@ -43,7 +43,7 @@ def write_over_time(rows: Rows, path: Path) -> None:
     """Write time bins as CSV or Parquet, by the file extension; write nothing if there are none.
 
     Raises:
-        ConfigError: the extension is another.
+        ConfigError: the extension is not supported.
     """
     ending = check_target(path)
     if rows and ending == ".csv":

@@ -51,7 +51,7 @@ def register_files(source: Path) -> list[RegisterFile]:
 
     Raises:
         InputError: the operating system refuses, or a file is too large.
-        FormatError: an archive is damaged, or a folder or a recording holds no registers.
+        FormatError: an archive is damaged, or a folder or a recording contains no registers.
         ConfigError: a recording contains those of several devices.
     """
     if str(source) == "-":

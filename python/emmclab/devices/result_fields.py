@@ -38,7 +38,7 @@ class ResultField(NamedTuple):
 
     @property
     def shown_unit(self) -> str:
-        """The display unit of the figure: MB for bytes, and none if the label already names the unit."""
+        """The display unit of the figure: MB for bytes; empty if the label names what is counted."""
         return self.shown_in or _SHOWN_AS.get(self.unit, self.unit)
 
     @property

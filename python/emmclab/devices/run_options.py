@@ -1,6 +1,6 @@
 """The options of a simulated run. Each is declared once here: name, type, default, range and meaning.
 
-`Device.simulate` takes them as keywords, commands as options (`cli.simulation`), grids of studies as keys
+`Device.simulate` accepts them as keywords, commands as options (`cli.simulation`), grids of studies as keys
 (`studies.grid`), and results repeat them; the reference and `emmclab explain` describe them from here. The
 core declares those that it implements again in Rust (`ReplayOptions`); a test compares both.
 """
@@ -283,7 +283,7 @@ def check(name: str, value: Any) -> None:
     """Reject a value outside the range of an option, or one that is not among its words.
 
     Raises:
-        ConfigError: it is outside its range, or none of its words.
+        ConfigError: it is outside its range, or not one of the allowed words.
 
     >>> check("mode", "fast")
     Traceback (most recent call last):

@@ -39,7 +39,7 @@ class Copy:
             ConfigError: another process is working on the table.
             InputError: the bucket cannot be reached.
         """
-        if self._bucket is None:  # The copy is locked by the lock of its state.
+        if self._bucket is None:  # A local table is locked by its state.
             yield
             return
         self._folder.mkdir(parents=True, exist_ok=True)

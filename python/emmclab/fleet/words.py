@@ -29,7 +29,7 @@ _HEADINGS = tuple({0: "Least", 50: "Median", 100: "Most"}.get(point, f"p{point}"
 
 
 def figures(summary: Summary) -> TextTable:
-    """Return the percentiles of each main figure over the recordings, a row for each group."""
+    """Return the percentiles of each main figure over the recordings, with a row for each group."""
     rows = []
     for field in FIGURES:
         for group in summary.groups:

@@ -29,11 +29,11 @@ _HINT = "write one with `emmclab collect STUDY RESULTS... -o all.parquet`"
 def collect(study: Study, cells: Sequence[Cell], places: Sequence[Place], output: Path) -> list[Missing]:
     """Write the results of all cells, from all places, as one Parquet file in the order of their keys.
 
-    A row has the `key` of its cell, its `number` in the study, its `kind` (the table that its figures are
-    in), the columns of that table, and the whole `result` as JSON. Returns the cells without a result.
+    A row has the `key` of its cell, its `number` in the study, its `kind` (the table with its figures), the
+    columns of that table, and the whole `result` as JSON. Returns the cells without a result.
 
     Raises:
-        InputError: a place cannot be read, or holds no results.
+        InputError: a place cannot be read, or contains no results.
     """
     try:
         missing = _collect(study, cells, places, output)

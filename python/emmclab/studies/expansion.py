@@ -165,7 +165,7 @@ def _name_and_digest(device: str, settings: Mapping[str, Setting], capacity: str
 
 
 def _shared_options(grid: Grid) -> SharedOptions:
-    """Return the options that all cells of a grid have, whatever they run."""
+    """Return the options that cells of every kind have."""
     options = cast("SharedOptions", {name: getattr(grid, name) for name in OPTIONS})
     if grid.capacity:
         options["capacity"] = grid.capacity

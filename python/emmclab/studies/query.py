@@ -111,7 +111,7 @@ def _require_whole(table: Path) -> None:
 def asked_trace(trace: Trace, sql: str) -> Iterator[Answer]:
     """Run a query on a trace, whose requests are the table `trace`, with the columns of `Trace.to_arrow`.
 
-    The table `fsyncs` holds the longest waits of processes for durability (at most 256), in order of their
+    The table `fsyncs` contains the longest waits of processes for durability (at most 256), in order of their
     starts: process, file_system, start_ns on the clock of the requests, and time_ns. The rows of a simulated
     run (`events` of `Device.simulate`) are also the table `events`, with what each request waited for.
     `flag_names(flags)` returns the names of the flags of a request as text; `has_flag(flags, 'fua')` returns

@@ -377,7 +377,7 @@ def require_objectives(minimize: Sequence[str], maximize: Sequence[str]) -> tupl
     """Make objectives from the names of figures.
 
     Raises:
-        ConfigError: there is none, or a figure is both minimised and maximised.
+        ConfigError: there is no objective, or a figure is both minimised and maximised.
     """
     found = tuple(once([*map(Objective, minimize), *(Objective(one, True) for one in maximize)]))
     names = [one.metric for one in found]

@@ -313,7 +313,7 @@ class Store:
         """Yield the results of the last finished run as JSON, including failures, in the order of the study.
 
         Raises:
-            InputError: there is none, or a part or the index is damaged.
+            InputError: there is no finished run, or a part or the index is damaged.
         """
         keys = self.index()["cells"]
         with self.place.reading() as aside:

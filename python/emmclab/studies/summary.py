@@ -46,7 +46,7 @@ class Metric(NamedTuple):
         return self.percentile is not None or self.paths[0].startswith("response.")
 
     def of(self, run: Run) -> float | None:
-        """Return the value of a run; None if its result has none."""
+        """Return the value of the metric for a run; None if the result does not contain it."""
         if self.percentile is not None:
             chosen = (row for row in run.get("percentiles", ()) if row["op"] == "all")
             return next((row["response_ms"] for row in chosen if row["percentile"] == self.percentile), None)
@@ -118,7 +118,7 @@ _OPTIONS = ("mode", "network", *AXES)
 
 @functools.cache
 def _fields_read() -> dict[str, tuple[str, ...]]:
-    """Return the fields of each group that `summaries` reads; fields without a group are left out."""
+    """Return the fields of each group that `summaries` reads; empty for a name that is no group."""
     groups: dict[str, list[str]] = {}
     options = (f"options.{name}" for name in (*_OPTIONS, "layer_settings"))
     for path in (*_READ, *options, *(path for metric in (*METRICS, RUNTIME) for path in metric.paths)):

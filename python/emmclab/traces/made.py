@@ -23,8 +23,8 @@ def fio_jobs(path: str | PathLike[str], seed: int = 1, *, requests: int | None =
     a rate should be replayed back to back (`mode="back_to_back"`).
 
     Args:
-        path: the job file; `${NAME}` in it stands for a variable of the environment, as in fio.
-        seed: decides the random numbers.
+        path: the job file; `${NAME}` in it is replaced by the environment variable, as in fio.
+        seed: seed of the random numbers.
         requests: ends the trace after this number of requests.
 
     Raises:
@@ -61,7 +61,7 @@ def pattern(
 
     Args:
         requests: reads and writes in all.
-        seed: decides the random numbers.
+        seed: seed of the random numbers.
         reads_pct: percentage of reads; the others are writes.
         size: bytes of each request.
         span: bytes of the address range of the requests.

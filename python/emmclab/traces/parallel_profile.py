@@ -57,9 +57,9 @@ class Part:
 
 
 def slices_of(path: Path) -> list[tuple[int, int]]:
-    """Divide the row groups of a Parquet file into slices of millions of requests; none for other files.
+    """Divide the row groups of a Parquet file into slices of millions of requests; empty for other files.
 
-    They depend on the file alone, so that its profile does not depend on the number of threads.
+    They depend only on the file, so that its profile does not depend on the number of threads.
 
     >>> slices_of(Path("trace.txt"))
     []
@@ -176,7 +176,7 @@ def _paths(place: Path) -> list[Path]:
     """Return the files of a trace.
 
     Raises:
-        InputError: there is none.
+        InputError: there are no files.
     """
     if place.is_file():
         return [place]

@@ -1,4 +1,4 @@
-"""Opening traces: by path with options, several as one, and those that come with emmclab."""
+"""Opens traces: by path with options, several as one, and the bundled ones."""
 
 from __future__ import annotations
 
@@ -187,8 +187,8 @@ def combine(traces: Sequence[Trace], *, offsets_s: Sequence[float] = ()) -> Trac
 def join_parts(traces: Sequence[Trace]) -> list[Trace]:
     """Replace Parquet files that are marked as parts of one trace by that trace.
 
-    Such files name the same source and the same number of requests of the whole trace. The joined trace takes
-    the place of its first part; all other traces stay as they are.
+    Such files name the same source and the same number of requests of the whole trace. The joined trace is at
+    the place of its first part; all other traces are unchanged.
     """
     groups: dict[object, list[Trace]] = {}
     for number, trace in enumerate(traces):
@@ -245,7 +245,7 @@ def bundled(*, annotated: bool = False) -> list[Path]:
     """List the traces that come with emmclab, recorded by the project itself.
 
     With `annotated` those with block notes: applications on ext4 on a served device. Commands and studies
-    take all of them by name (`bundled_by_name`).
+    accept all of them by name (`bundled_by_name`).
 
     >>> all(path.suffix == ".parquet" for path in bundled())
     True

@@ -118,7 +118,7 @@ def _recording(folder: Path, path: str) -> Recording | None:
     try:
         there = (folder / path).stat()
     except OSError:
-        # A dangling link: reading it gives the error.
+        # A dangling link: the error is reported when it is read.
         return Recording(path.replace(os.sep, "/"), 0, 0)
     if not stat.S_ISREG(there.st_mode):
         return None

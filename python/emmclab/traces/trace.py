@@ -422,7 +422,7 @@ class Trace:
         if self._copy is None:
             import tempfile
 
-            # A generator holds the folder, so that the folder is removed together with the trace.
+            # The generator keeps the temporary folder alive, so that it is removed together with the trace.
             self._aside = folder_aside(Path(tempfile.gettempdir()))
             self._copy = self._aside.__enter__() / "copy.parquet"
             self.write(self._copy)

@@ -214,7 +214,7 @@ class Guest:
         return crash[0] if crash is not None else "; ".join(last) or "it ended"
 
     def mount(self, options: str, read: set[int]) -> None:
-        """Mount the disk until the guest ends; add the blocks of 4 KiB of failed attempts to `read`.
+        """Mount the disk until the guest ends; if that is refused, add the blocks read (4 KiB) to `read`.
 
         Raises:
             NotMountedError: the guest's kernel refuses; the text is its reason.

@@ -28,7 +28,7 @@ def bounds(losing: int, cuts: int, confidence: float = CONFIDENCE) -> tuple[floa
     """Return the bounds of the probability of a loss, by Clopper and Pearson (1934).
 
     The error probability is split between both sides. If no cut or every cut loses data, only one bound is
-    left, which has all of it.
+    computed, with the whole error probability.
 
     >>> [round(bound, 4) for bound in bounds(0, 459)]
     [0.0, 0.01]

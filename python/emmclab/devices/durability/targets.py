@@ -143,7 +143,7 @@ class Direct:
         found: dict[str, str] = {}
         if self._is_block:
             here = Path(f"/sys/dev/block/{os.major(self._number)}:{os.minor(self._number)}").resolve()
-            # For a partition, its disk reports the identity.
+            # A partition has the identity of its disk.
             for folder in (here / "device", here, here.parent / "device", here.parent):
                 for name in ("cid", "serial", "wwid", "model", "name"):
                     with contextlib.suppress(OSError):
