@@ -156,7 +156,7 @@ def _provenance(tables: Sequence[Table]) -> Provenance:
 
 
 def _differences(found: Comparison) -> list[Tile]:
-    """Return the significant differences, largest first; without any, those nearest to significance."""
+    """Return the largest differences by Cliff's delta, those that are shown to be real first."""
     known = [one for one in found.differences if one.delta is not None]
     ordered = sorted(known, key=lambda one: (one.verdict not in ("higher", "lower"), -abs(one.delta or 0)))
     return [
