@@ -40,7 +40,7 @@ from emmclab.traces.profile_fields import TABLES
 
 #: Maximum number of rows in one table; the tables that `query` reads have all rows.
 _MOST_ROWS = 2_000
-#: Number of best values on the first screen: maximum, and minimum.
+#: Maximum number of best values on the first screen; below the second number, counts of inputs are added.
 _MOST_TILES, _LEAST_TILES = 5, 3
 #: Number of inputs that are named for a ranking that does not use all of them.
 _NAMED_INPUTS = 3
@@ -195,7 +195,7 @@ def command_of(command: Sequence[str], reading: Mapping[str, Setting]) -> str:
 
 
 def _tiles(results: Results, found: Sequence[Summary]) -> list[Tile]:
-    """Return tiles with the best value and setting by the first metrics; without grids, the input count."""
+    """Return tiles with the best value by the first metrics; if few, also counts of inputs and requests."""
     ranked = [(one, summary) for summary in found for one in summary.ranked][:_MOST_TILES]
     tiles = [
         Tile(
