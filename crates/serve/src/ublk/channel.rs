@@ -1,4 +1,4 @@
-//! The connection to one queue of a ublk device: `/dev/ublkcN`, an io_uring, and the memory that is shared with the kernel. It contains
+//! The connection to one queue of a ublk device: `/dev/ublkcN`, an `io_uring`, and the memory that is shared with the kernel. It contains
 //! all unsafe code of the data path.
 
 use std::fs::File;

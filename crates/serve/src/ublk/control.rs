@@ -26,7 +26,7 @@ fn ring() -> io::Result<IoUring<Entry128>> {
     IoUring::builder().build(4)
 }
 
-/// The error if io_uring cannot be used.
+/// The error if `io_uring` cannot be used.
 pub(super) fn no_ring(error: &io::Error) -> Error {
     let problem = format!("io_uring, which ublk works by, is not available: {error}");
     Error::new(Kind::Unsupported, problem)

@@ -251,7 +251,7 @@ impl Group {
     pub fn compact(&mut self, place: impl Fn(u8) -> u32, scratch: &mut Scratch) {
         self.learned = 0;
         // One level of accurate segments with data cannot become smaller.
-        let discards = || self.segments.iter().any(|segment| segment.is_discard());
+        let discards = || self.segments.iter().any(Segment::is_discard);
         if self.levels.len() != 1 || self.segments.is_empty() || self.approximate > 0 || discards() {
             self.merge(place, scratch);
         }
@@ -320,7 +320,7 @@ impl Group {
         }
         out.push(u32::from(self.learned));
         out.extend(self.levels.iter().map(|end| u32::from(*end)));
-        out.extend(self.segments.iter().flat_map(|segment| segment.words()));
+        out.extend(self.segments.iter().flat_map(Segment::words));
         if let Some(owners) = self.owners.as_ref().filter(|_| self.approximate > 0) {
             out.extend(owners.owned.iter().flat_map(|word| [*word as u32, (*word >> 32) as u32]));
             out.extend(

@@ -201,7 +201,7 @@ mod tests {
                         model[at].trim(first, last);
                     }
                     _ => {
-                        model.retain(|one: &Segment| one.length == 0 || one.start % 3 > 0);
+                        model.retain(|one: &Segment| one.length == 0 || !one.start.is_multiple_of(3));
                         segments.replace(model.clone().into_iter());
                         segments.tighten();
                         let all = model.iter().all(|one| packed(*one).is_some());
