@@ -151,7 +151,7 @@ def test_settings_change_in_use_and_everything_made_under_them_says_so(serve: An
     assert qemu_io(served.uri, "read -P 0 0 4k").returncode == 0, "the flush lied"
     for setting, said in (
         ("gc.policy=fifo", "in a device in use"),
-        ("mapping.unwritten_read=free", "the map is laid out by it"),
+        ("mapping.unwritten_read=free", "it determines the layout of the map"),
         ("cache.size_kb=0", "cache"),
         ("cache.flush_us=-3", "flush_us"),
         ("cache.flish_us=3", "flush_us"),

@@ -89,11 +89,11 @@ fn every_other_setting_is_refused_with_its_reason_and_nothing_changes() {
     let before = config(&[]);
     let mut device = Device::new(&before);
     for (key, value, reason) in [
-        ("geometry.block_groups.0.pages_per_block", "32", "laid out"),
-        ("capacity.over_provisioning_pct", "50", "laid out"),
+        ("geometry.block_groups.0.pages_per_block", "32", "layout"),
+        ("capacity.over_provisioning_pct", "50", "layout"),
         ("mapping.unit_kb", "8", "map"),
         ("cache.size_kb", "128", "buffers"),
-        ("controller.queue_depth", "4", "ordered"),
+        ("controller.queue_depth", "4", "order of commands"),
         ("gc.policy", "fifo", "lists"),
         ("wear.levelling", "dynamic", "lists"),
         ("power.idle_mw", "3", "energy"),
