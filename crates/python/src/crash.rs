@@ -364,7 +364,7 @@ impl PyExplorer {
             host.write_to(&file).map_err(fail)?;
             if replayed { replay(&file) } else { Ok(None) }
         };
-        // The state is not shared between threads, so the lock of Python stays.
+        // The state is not shared between threads, so the GIL is not released.
         let problem = write().map_err(|error| to_python(py, &error))?;
         problem.map(|problem| run(py, || to_json(&Told::from(problem)))).transpose()
     }

@@ -85,7 +85,7 @@ impl PyRecorder {
         self.inner().as_ref().is_none_or(Recorder::has_ended)
     }
 
-    /// Figures since the last call, and the ledger since the start, as JSON.
+    /// Returns JSON: rates and counts since the last call, and the requests that were kept and dropped since the start (the ledger).
     fn stats(&mut self, py: Python<'_>) -> PyResult<String> {
         let recorder = self.inner().as_mut().ok_or_else(over);
         run(py, || to_json(&recorder?.stats()))

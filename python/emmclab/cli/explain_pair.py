@@ -30,7 +30,7 @@ from emmclab.devices.stored import Stored, stored
 from emmclab.errors import ConfigError
 from emmclab.runtime.signed import signed
 
-#: Changes below this are printed as smaller than it, percent.
+#: Smallest change that is printed as a number, percent; a smaller one is printed as "< 0.01 %".
 _LEAST_PCT = 0.01
 
 

@@ -396,7 +396,7 @@ def _notes(console: Console, profile: Profile) -> None:
     console.print()
     for name, text in notes(profile):
         if name == "Recording" and recording_note(profile["header"]):
-            # It stands with the provenance.
+            # This note is printed with the provenance.
             continue
         console.print(Text.assemble((f"{name}: ", "bold"), text))
 

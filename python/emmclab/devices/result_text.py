@@ -15,7 +15,7 @@ from emmclab.devices.spread import is_random_run, order_of, untested
 from emmclab.runtime.quantity import duration
 from emmclab.runtime.signed import signed
 
-#: The figures of that sentence.
+#: The figures that the sentence on a result names.
 _MEAN, _P99 = map(result_field, ("response.mean_response_ms", "response.p99_ms"))
 
 #: Above this share of recorded requests within 1 ms of the device becoming idle, open loop misleads.

@@ -142,10 +142,10 @@ class Evidence(TypedDict, total=False):
     tables: list[str]
     devices: list[str]
     values: dict[str, float]
-    #: Workloads of which recorded traces are read, and those of which made ones are.
+    #: Workloads whose traces were recorded, and workloads whose traces were generated.
     recorded: list[str]
     made: list[str]
-    #: If recorded traces are read.
+    #: The verdict on generated traces, if there are recorded ones.
     on_made: OnMade
 
 

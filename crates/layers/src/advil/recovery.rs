@@ -74,7 +74,8 @@ impl Advil {
             log_next: point.log_next,
         });
         self.checkpoints = Checkpoints::after(mark.unwrap_or_default());
-        // A checkpoint without runs only shows that there is one.
+        // A checkpoint that does not list the runs of the map is no base for the recovery: all sections are read. Only its number
+        // counts, for the checkpoints that follow.
         let known = known.filter(|(_, point)| point.runs.is_some());
         let mut back = Back {
             map: checkpoint.map_or_else(|| IntervalMap::new(self.shape.capacity), |found| found.map),

@@ -32,7 +32,7 @@ pub use pattern::Pattern;
 
 /// Sectors between the regions of files.
 const REGION_ALIGN: u64 = 1 << 11;
-/// More copies of jobs than a machine has threads.
+/// Maximum number of jobs with all their copies (`numjobs`): far more than a machine has threads.
 const MOST_JOBS: u64 = 1 << 12;
 /// Time between the last request of a group and the first one of the next, in ns.
 const STEP_NS: i64 = 1_000;

@@ -76,7 +76,7 @@ impl Recording {
         }
         let channel = self.channel(thread, call);
         if channel.is_some() || call.name.starts_with("futex") {
-            // The same position is used when the call returns.
+            // Other threads may wait for this call from now on; its return uses the same position in the list of this thread.
             self.threads[thread].within = self.wakes(thread, call, None, channel);
         }
     }
