@@ -142,7 +142,7 @@ for what in (name, "read"):
     with meter.Counter(what, "simulations of options") as counter:
         for done in (30, 60):
             time.sleep(0.2)
-            counter(done, 1_200, 20, ", 12 findings")
+            counter(done, 1_200, 20, "12 findings")
 """
 
 

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::device::Device;
 use crate::geometry::Geometry;
-use crate::load::DeviceConfig;
+use crate::load::{DeviceConfig, fits};
 
 /// Keys of the settings that can change in a device in use; `*` stands for the number of a block group.
 pub const CHANGEABLE: &[&str] = &[
@@ -50,7 +50,7 @@ pub const CHANGEABLE: &[&str] = &[
     "timing.command_ns",
 ];
 
-/// Reasons why other settings cannot change, by the beginning or end of their keys; the first match counts.
+/// Reasons why other settings cannot change, by patterns of [`fits`]; the first match counts.
 const REASONS: &[(&str, &str)] = &[
     ("_mw", "the energy of a whole run is computed with one value"),
     ("_uj", "the energy of a whole run is computed with one value"),
@@ -99,12 +99,8 @@ pub fn is_changeable(key: &str) -> bool {
 
 /// The error for a setting that cannot change.
 fn refused(key: &str, [from, to]: &[String; 2]) -> Error {
-    let fits = |part: &str| {
-        key == part
-            || (part.starts_with('_') && key.ends_with(part))
-            || (part.ends_with('.') && key.starts_with(part))
-    };
-    let reason = REASONS.iter().find(|(part, _)| fits(part)).map_or(OTHERWISE, |(_, reason)| reason);
+    let reason =
+        REASONS.iter().find(|(pattern, _)| fits(pattern, key)).map_or(OTHERWISE, |(_, reason)| reason);
     Error::new(
         Kind::Config,
         format!("`{key}` cannot change from {from} to {to} in a device in use: {reason}"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -240,6 +240,8 @@ def _guest(kept: Kept, options: Options) -> AbstractContextManager[GuestMounts |
     from emmclab.crash.explore import open_run
     from emmclab.crash.guest.states import guest_of
 
+    if options.guest is None:
+        return nullcontext()
     run, _ = open_run(str(kept.log), base=kept.base)
     return guest_of(options.guest, _core.Explorer(run, options.core()).host_bytes())
 
@@ -324,7 +326,7 @@ def _explored(kept: Kept, options: Options, jobs: int, results: Path, *, fresh: 
         # The first report is of what an interrupted exploration kept.
         before = cuts if before is None else before
         total = min(options.cuts, found.covered.get("moments", options.cuts))
-        meter(cuts, total, before, f", {found.states:,} states, {len(found.findings())} findings")
+        meter(cuts, total, before, f"{found.states:,} states, {len(found.findings())} findings")
 
     try:
         with Counter("crash", "cuts") as meter:

@@ -114,7 +114,7 @@ class Counter(Working):
         left = remaining((now - self._started) / ran * (total - done) if is_known else None)
         self._parts = [
             Part(f"{done:,} of {total:,} {self.tasks}", 4),
-            Part(found.removeprefix(", "), 3),
+            Part(found, 3),
             Part(f"{before:,} were finished before" if before else "", 1),
         ]
         self._print(Part(left.removeprefix(", "), 2))

@@ -93,7 +93,7 @@ def said(life: Life, base: Result) -> str:
     """Return a sentence that explains how a lifetime was measured."""
     times = "once" if life.passes == 1 else f"{life.passes} times"
     rate = (
-        base.fields["requests"]["bytes_written"] / base.fields["run"]["simulated_s"] * 86400 / 2**30
+        base.fields["requests"]["bytes_written"] / base.fields["run"]["simulated_s"] * 86400 / GB
         if base.fields["run"]["simulated_s"]
         else 0.0
     )

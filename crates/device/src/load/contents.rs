@@ -4,9 +4,9 @@ use emmclab_base::{Error, Kind, Result};
 use toml::Value;
 
 use super::DeviceConfig;
-use super::explain::leaves;
+use super::explain::{fits, leaves};
 
-/// Settings that never affect the contents, by the beginning (`host.`) or end (`_uj`) of their keys, or by the whole key.
+/// Settings that never affect the contents, as patterns of [`fits`].
 const WITHOUT_INFLUENCE: &[&str] = &[
     // They name the device.
     "name",
@@ -32,13 +32,7 @@ const INFLUENCE_IN_PAUSES: &[&str] = &["gc.idle_after_us", "gc.hpi", "gc.hpi_us"
 
 /// Whether a setting affects what a device holds after commands that were executed one by one, with or without pauses.
 pub fn decides_contents(key: &str, pauses: bool) -> bool {
-    let among = |keys: &[&str]| {
-        keys.iter().any(|part| {
-            key == *part
-                || (part.ends_with('.') && key.starts_with(part))
-                || (part.starts_with('_') && key.ends_with(part))
-        })
-    };
+    let among = |patterns: &[&str]| patterns.iter().any(|pattern| fits(pattern, key));
     !among(WITHOUT_INFLUENCE) && (pauses || !among(INFLUENCE_IN_PAUSES))
 }
 

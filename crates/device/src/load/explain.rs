@@ -28,6 +28,14 @@ pub struct Row {
     pub allowed: String,
 }
 
+/// Whether a pattern fits the dotted path of a setting: it is the whole path, or its start if it ends with a dot (`host.`), or its end
+/// if it starts with an underscore (`_uj`).
+pub(crate) fn fits(pattern: &str, key: &str) -> bool {
+    key == pattern
+        || (pattern.ends_with('.') && key.starts_with(pattern))
+        || (pattern.starts_with('_') && key.ends_with(pattern))
+}
+
 /// All values with their dotted paths, in the order of the file.
 pub(super) fn leaves(value: &Value) -> Vec<(String, Value)> {
     let inner: Vec<(String, &Value)> = match value {

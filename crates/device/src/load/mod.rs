@@ -23,6 +23,7 @@ use crate::geometry::Geometry;
 pub use contents::decides_contents;
 use emmclab_settings::{Settings, SlcMode};
 pub use explain::Row;
+pub(crate) use explain::fits;
 use presets::closest;
 pub use presets::{Preset, presets};
 pub use schema::json_schema;
