@@ -6,7 +6,7 @@ use std::path::Path;
 
 use crate::error::{Error, Kind, Result};
 
-/// Most bytes of a file of settings.
+/// Maximum number of bytes of a file of settings.
 const MOST_BYTES: u64 = 16 << 20;
 
 /// The text of a file of settings. It may be a pipe; what has no end is refused.

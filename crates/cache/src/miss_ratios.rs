@@ -11,7 +11,7 @@ use crate::tier::Tier;
 /// Sectors in a page of 4 KB.
 const PAGE_SECTORS: u64 = 8;
 const PAGE_KB: u64 = 4;
-/// Most pages of one request that count: 1 GB.
+/// Maximum number of pages of one request that count: 1 GB.
 const MAX_PAGES: u64 = 1 << 18;
 /// Up to this number of touches, a trace is simulated exactly. They are kept until it is known whether the trace is longer; 8 MB.
 const EXACT_TOUCHES: usize = 1 << 20;

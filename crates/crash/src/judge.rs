@@ -62,7 +62,7 @@ pub struct Recovered {
 
 /// Largest file that is read, in bytes.
 const MOST_FILE: usize = 1 << 30;
-/// Most files and folders of a tree that are read.
+/// Maximum number of files and folders of a tree that are read.
 const MOST_NODES: usize = 1 << 20;
 
 /// Recovers states, one after the other; known checksums are reused.

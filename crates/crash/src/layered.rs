@@ -18,7 +18,7 @@ use crate::contents::BLOCK;
 use crate::view::View;
 
 const SECTOR: usize = SECTOR_BYTES as usize;
-/// Most sectors that are copied at once.
+/// Maximum number of sectors that are copied at once.
 const MOST_AT_ONCE: u64 = 2048;
 
 /// A write or a discard by the recovery.

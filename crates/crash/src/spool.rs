@@ -38,7 +38,7 @@ impl Source {
     }
 }
 
-/// Most bytes that are kept in memory, where reading them needs no system call; beyond that, all data is in a file.
+/// Maximum number of bytes that are kept in memory, where reading them needs no system call; beyond that, all data is in a file.
 const MOST_MEMORY: usize = 1 << 27;
 
 /// Collects the data of a log.

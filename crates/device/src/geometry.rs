@@ -5,7 +5,7 @@ use emmclab_base::{Bytes, Nanos, SECTOR_BYTES};
 use crate::ids::{BlockId, Lpn, PlaneId, PoolId, Ppn};
 use emmclab_settings::{BlockGroup, Clustering, GeometrySettings, Settings, SlcMode, StripeOrder};
 
-/// Most map units in a page: clustered pages of 64 KB with 4 KB units.
+/// Maximum number of map units in a page: clustered pages of 64 KB with 4 KB units.
 pub(crate) const MAX_UNITS: usize = 16;
 
 /// Blocks of one page size in every plane, in integer units.

@@ -11,7 +11,7 @@ use crate::finished::Wait;
 use crate::request::Cause;
 use crate::task::{Step, TaskId, Work};
 
-/// Most pages of a file that are written before the next file (`MAX_WRITEBACK_PAGES`, 4 MB).
+/// Maximum number of pages of a file that are written before the next file (`MAX_WRITEBACK_PAGES`, 4 MB).
 const TURN: u64 = 1024;
 
 /// Which dirty pages of a file a round writes.
@@ -22,7 +22,7 @@ pub(crate) struct Round {
     pub waiter: Option<TaskId>,
     /// Whether only pages with allocated blocks are written.
     pub only_placed: bool,
-    /// Most pages to write.
+    /// Maximum number of pages to write.
     pub pages: u64,
 }
 

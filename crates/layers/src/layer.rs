@@ -62,9 +62,9 @@ pub struct Zones {
     pub count: u32,
     /// A write must end at a multiple of this many sectors.
     pub write_sectors: u32,
-    /// Most zones that may be open at once; 0 = no limit.
+    /// Maximum number of zones that may be open at once; 0 = no limit.
     pub max_open: u32,
-    /// Most zones that may be open or closed (active) at once; 0 = no limit.
+    /// Maximum number of zones that may be open or closed (active) at once; 0 = no limit.
     pub max_active: u32,
 }
 

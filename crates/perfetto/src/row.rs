@@ -7,7 +7,7 @@ use emmclab_base::Nanos;
 use crate::messages::EventType;
 use crate::tracks::{Argument, TrackId, Tracks};
 
-/// Most slices of a row at a time; each is a track of its own. More are shown as instants.
+/// Maximum number of slices of a row at a time; each is a track of its own. More are shown as instants.
 pub const MOST_LANES: usize = 64;
 
 /// Something with a beginning and an end.

@@ -95,7 +95,7 @@ impl PyHostSetup {
         run(py, || to_json(&self.0.places(capacity / SECTOR_BYTES)?))
     }
 
-    /// Most bytes of its page cache that may be dirty.
+    /// Maximum number of bytes of its page cache that may be dirty.
     fn dirty_bytes(&self, py: Python<'_>) -> PyResult<u64> {
         run(py, || {
             let kernel = self.0.kernel()?;

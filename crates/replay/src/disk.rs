@@ -25,7 +25,7 @@ pub(crate) struct Disk {
     host: Option<HostQueue>,
     /// Whether the device lets later commands pass earlier ones.
     reorders: bool,
-    /// Most entries of a packed write that the device supports.
+    /// Maximum number of entries of a packed write that the device supports.
     packed_writes: u32,
     /// Time of the last action; no command is fetched earlier. A device that reports in order of arrival may report a completion, and with
     /// it a free tag, late.

@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 use emmclab_device::RequestCompleted;
 use emmclab_trace::{Nanos, Op};
 
-/// Most completions that wait for those of earlier requests. If an earlier request is still not complete after this many later ones, it is
-/// counted at its completion.
+/// Maximum number of completions that wait for those of earlier requests. If an earlier request is still not complete after this many
+/// later ones, it is counted at its completion.
 const MOST_WAITING: usize = 1 << 16;
 
 /// The most unfinished work at the arrival of a request.

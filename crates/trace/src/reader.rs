@@ -33,7 +33,7 @@ pub struct TraceReader {
     /// Full batches that are held back, then the one being filled.
     full: VecDeque<Batch>,
     builder: BatchBuilder,
-    /// The arrival up to which the requests held back are in order; `None` if all of them are.
+    /// The requests that are held back are sorted up to this arrival time; `None` if all of them are sorted.
     in_order_to: Option<i64>,
     processes: Arc<Names>,
     devices: Arc<Names>,

@@ -114,7 +114,7 @@ class _Worker:
     tasks: deque[Any] = field(default_factory=deque)
     #: The task that was given to it last.
     last: Any = None
-    #: Whether it has started to accept tasks.
+    #: Whether the worker has started and accepts tasks.
     is_ready: bool = False
 
 

@@ -93,7 +93,7 @@ class TomlTable:
         ]
 
     def inner(self, key: str) -> TomlTable:
-        """Read a required table with its own keys."""
+        """Return a required table inside this one; its keys are read and checked in the same way."""
         return TomlTable(self.one(key, dict), self.file, f"{self.place}{key}.")
 
     def done(self) -> None:

@@ -24,7 +24,7 @@ const FUA: u64 = 1 << 1;
 const DISCARD: u64 = 1 << 2;
 const MARK: u64 = 1 << 3;
 const METADATA: u64 = 1 << 4;
-/// Most sectors in an entry; the kernel's largest request is far smaller.
+/// Maximum number of sectors in an entry; the kernel's largest request is far smaller.
 const MOST_SECTORS: u64 = 1 << 20;
 
 /// Whether the bytes are the start of such a log.

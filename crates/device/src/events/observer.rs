@@ -15,7 +15,7 @@ macro_rules! observer {
         pub trait Observer {
             /// Whether [`PageProgrammed::units`] is needed, page by page; if not, a run of moves is one event.
             const UNITS: bool = true;
-            /// Whether the device calls it through a pointer ([`Rare`]).
+            /// Whether the device calls this observer through a pointer, as it does with [`Rare`].
             const RARE: bool = false;
 
             /// A request is complete; reported in order of arrival.

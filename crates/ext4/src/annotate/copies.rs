@@ -7,7 +7,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::journal::JOURNAL_MAGIC;
 
 const SECTOR: usize = SECTOR_BYTES as usize;
-/// Most digests that are kept: 64 MiB, enough for the copies of 1,048,576 blocks of 4 KB.
+/// Maximum number of digests that are kept: 64 MiB, enough for the copies of 1,048,576 blocks of 4 KB.
 const MOST_DIGESTS: usize = 1 << 23;
 
 /// A copy, without its digests.

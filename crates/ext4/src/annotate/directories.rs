@@ -7,7 +7,7 @@ use crate::files::{
     EXTENT_BYTES, EXTENT_MAGIC, FileKind, InodeFlags, MAP_AT, MAP_BYTES, extent_length, record_length,
 };
 
-/// Most runs of blocks in an inode: 4 extents, or 12 direct blocks.
+/// Maximum number of runs of blocks in an inode: 4 extents, or 12 direct blocks.
 const MOST_RUNS: usize = 12;
 
 /// The blocks of a directory to which its inode refers directly, as runs: first block, and block after the last.

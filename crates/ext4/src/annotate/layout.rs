@@ -10,7 +10,7 @@ use crate::structure::Structure;
 use crate::superblock::{BYTES, Compat, Incompat, OFFSET, Superblock};
 
 const SECTOR: usize = SECTOR_BYTES as usize;
-/// Most block groups: 512 TB in groups of 128 MB.
+/// Maximum number of block groups: 512 TB in groups of 128 MB.
 const MOST_GROUPS: u64 = 1 << 22;
 
 /// The layout of a file system, as far as it is known.

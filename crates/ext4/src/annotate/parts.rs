@@ -2,7 +2,7 @@
 
 use emmclab_base::{SECTOR_BYTES, SectorSet};
 
-/// Most incomplete blocks that are kept; the oldest is dropped.
+/// Maximum number of incomplete blocks that are kept; the oldest is dropped.
 const MOST: usize = 16;
 
 /// A block of which only some sectors were written.

@@ -8,7 +8,7 @@ use rustc_hash::FxHashMap;
 use crate::blocks::Blocks;
 
 const CHUNK: usize = 4096;
-/// Most chunks that are kept: 16 MiB. A chunk of zeros is kept only if it replaces another one.
+/// Maximum number of chunks that are kept: 16 MiB. A chunk of zeros is kept only if it replaces another one.
 const MOST: usize = 4096;
 
 /// The last 16 MiB that were written, without zeros; everything else reads as zeros. The first chunk is never dropped.

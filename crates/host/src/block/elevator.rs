@@ -4,9 +4,9 @@
 use crate::config::Elevator as Kind;
 use crate::request::BlockRequestId;
 
-/// Most requests of one kind in a row while requests of the other kind wait.
+/// Maximum number of requests of one kind in a row while requests of the other kind wait.
 const BATCH: u32 = 16;
-/// Most batches of preferred requests that are issued while others wait.
+/// Maximum number of batches of preferred requests that are issued while others wait.
 const STARVED: u32 = 2;
 
 /// A waiting request.

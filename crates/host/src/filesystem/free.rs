@@ -2,7 +2,7 @@
 
 use emmclab_base::Ranges;
 
-/// Most runs that a search for a long run examines in a range, before it takes the longest of them.
+/// Maximum number of runs that a search for a long run examines in a range, before it takes the longest of them.
 const SEARCH: usize = 256;
 
 /// The free blocks of a file system.

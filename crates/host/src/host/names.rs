@@ -4,10 +4,10 @@ use emmclab_base::{Error, Kind, Result};
 
 use crate::operation::{FileClass, FileId, FileSpec, FolderId, MountId};
 
-/// Most paths of a host.
+/// Maximum number of paths of a host.
 const MOST: u32 = 1 << 24;
 
-/// Most folders of a mount.
+/// Maximum number of folders of a mount.
 const FOLDERS: u32 = 1 << 16;
 
 /// Checks the number of a folder.

@@ -9,7 +9,7 @@ use super::settings::Shape;
 use crate::plan::Plan;
 use crate::request::HostRequest;
 
-/// Most tombstones that may wait for the next flush.
+/// Maximum number of tombstones that may wait for the next flush.
 const MOST_WAITING: usize = 12;
 
 /// A tombstone that is not on disk yet.

@@ -13,9 +13,9 @@ pub(super) const SECTOR: usize = SECTOR_BYTES as usize;
 const MAGIC: &[u8; 8] = b"advilog2";
 const ENTRIES: usize = 48;
 
-/// Most runs in one record of data.
+/// Maximum number of runs in one record of data.
 pub(super) const MOST_RUNS: usize = 32;
-/// Most ranges in one record of tombstones.
+/// Maximum number of ranges in one record of tombstones, which mark ranges that are no longer logged.
 pub(super) const MOST_TOMBSTONES: usize = 16;
 
 /// A range of the original area that is no longer logged: recovery ignores its records before a point in the log.

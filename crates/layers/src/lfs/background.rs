@@ -8,7 +8,7 @@ use crate::in_flight::InFlight;
 use crate::layer::Background;
 use crate::plan::{Memory, Plan};
 
-/// Most segments that are reset in one step.
+/// Maximum number of segments that are reset in one step.
 const RESETS: usize = 8;
 
 /// The step in progress.

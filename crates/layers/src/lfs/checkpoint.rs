@@ -11,7 +11,7 @@ use super::Lfs;
 use super::record::{Pack, SECTOR, page_bytes};
 use crate::plan::Plan;
 
-/// Most changed pages of the map between two checkpoints: a checkpoint is prepared in memory.
+/// Maximum number of changed pages of the map between two checkpoints: a checkpoint is prepared in memory.
 const MOST_PAGES: usize = 2048;
 
 /// State of the checkpoints.

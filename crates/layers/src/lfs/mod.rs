@@ -81,7 +81,7 @@ counters! {
     partial_writes,
 }
 
-/// Most changes that are kept for the next flush.
+/// Maximum number of changes that are kept for the next flush.
 const MOST_PENDING: u32 = 16_384;
 
 fn build(table: &Settings, below: &Below) -> Result<Box<dyn Layer>> {

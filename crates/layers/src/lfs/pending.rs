@@ -58,7 +58,7 @@ impl Pending {
         self.changes.is_empty()
     }
 
-    /// Most runs that are needed to record all changes.
+    /// Maximum number of runs that are needed to record all changes.
     pub fn len(&self) -> usize {
         self.changes.len()
     }

@@ -23,7 +23,7 @@ pub(super) const SECTOR: usize = SECTOR_BYTES as usize;
 pub(super) const BYTES: usize = BLOCK as usize * SECTOR;
 /// Number of entries in a page of the map.
 pub(super) const ENTRIES: u32 = 1020;
-/// Most runs in a record.
+/// Maximum number of runs in a record.
 pub(super) const RUNS: usize = (BYTES - SECTOR) / RUN_BYTES;
 pub(super) const RUN_BYTES: usize = 20;
 /// In a run, the place that stands for discarded blocks.

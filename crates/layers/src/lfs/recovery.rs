@@ -21,7 +21,7 @@ use crate::layer::{Area, ReadAt};
 use crate::plan::{Memory, Plan};
 use crate::window::Window;
 
-/// Most sectors that are padded with one write.
+/// Maximum number of sectors that are padded with one write.
 const FILL: u64 = 1024;
 
 /// The newest write of each block in the records, and its place.

@@ -14,7 +14,7 @@ use crate::request::HostRequest;
 
 /// The number of this log, after those of the logs of data.
 pub(super) const SYNC: usize = 5;
-/// Most blocks of data that a record covers: 1 MB.
+/// Maximum number of blocks of data that a record covers: 1 MB.
 const MOST_DATA: u32 = 256;
 
 /// State of the log of records.

@@ -68,7 +68,7 @@ counters! {
     /// Flushes from the host, and those for which the device was flushed, too.
     flushes,
     device_flushes,
-    /// Most bytes of the buffer in use since the start, including headers of records and gaps.
+    /// Maximum number of bytes of the buffer in use since the start, including headers of records and gaps.
     most_used_bytes,
 }
 

@@ -44,7 +44,7 @@ impl Driver {
         self.counts
     }
 
-    /// Most writes in a packed command, if the settings give no number; 0 if the kernel does not pack.
+    /// Maximum number of writes in a packed command, if the settings give no number; 0 if the kernel does not pack.
     pub fn packed_writes(&self) -> u32 {
         if self.rules.packs && self.capabilities.queue_depth == 1 {
             self.capabilities.packed_writes

@@ -60,7 +60,7 @@ enum Cover {
 }
 
 const ROUNDS: usize = 4;
-/// Most blocks of a random map: 512 MB of memory.
+/// Maximum number of blocks of a random map: 512 MB of memory.
 const MOST_MAPPED: u64 = 1 << 32;
 
 impl Draw {

@@ -9,7 +9,7 @@ use super::values::{distribution, one_size, pattern, range, rates, sequencer, se
 
 const MICROSECOND: u64 = 1_000;
 const SECOND: u64 = 1_000_000_000;
-/// Most files of a copy of a job.
+/// Maximum number of files of a copy of a job.
 const MOST_FILES: u64 = 1 << 16;
 
 /// The jobs of a file, each with what it takes from the `[global]` sections before it.

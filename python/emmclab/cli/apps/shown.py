@@ -222,7 +222,7 @@ def _show_user_time(console: Console, user: LearnedTime) -> None:
         console.print(Text(f"{text}as long on every device", "yellow"), soft_wrap=True)
     if user["behind_ns"] >= _LEAST_TOLD_NS:
         text = (
-            f"other threads go on for {user['behind_ns'] / 1e9:,.3f} s behind the end of {name}, with which "
+            f"other threads go on for {user['behind_ns'] / 1e9:,.3f} s after the end of {name}, with which "
         )
         console.print(Text(f"{text}the program ends", "yellow"), soft_wrap=True)
 

@@ -21,7 +21,7 @@ const TAGS: u64 = 254;
 /// Records per revoke block, 8 bytes each.
 const REVOKES: u64 = 509;
 
-/// Most blocks that an operation changes.
+/// Maximum number of blocks that an operation changes.
 const CREDITS: u64 = 64;
 
 /// A running or committing transaction.
