@@ -68,8 +68,8 @@ def test_an_option_of_a_run_is_declared_and_has_an_effect(package: Path, trace: 
     )
     insert(package / "cli" / "simulation.py", "    images: Images = DEFAULTS", field)
     grid = package / "studies" / "grid.py"
-    insert(grid, "    #: Capacity that devices", '    copies: int = DEFAULTS["copies"]\n')
-    insert(grid, ")\n#: Those that cells with layers keep", ', "copies"')
+    insert(grid, "    wrap_addresses: bool", '    copies: int = DEFAULTS["copies"]\n')
+    insert(grid, '"rate", "wrap_addresses")', '"copies", ')
     found = run(package, "simulate", trace, "--device", "nexus5", "--copies", "2", "--mode", "open")
     assert "800" in found
     assert "--copies" in run(package, "compare", "--help")
