@@ -1,11 +1,11 @@
-//! How fast a workload is made, and how much memory that takes.
+//! Measures how fast a workload is made and how much memory that needs.
 //!
 //! ```text
 //! cargo run --release -p emmclab-synth --example synth_speed
 //! ```
 //!
-//! Makes ten million requests of the Messaging model. Prints requests for each second of one core and the process's peak
-//! resident memory.
+//! Makes ten million requests of the Messaging model. Prints the requests per second of processor time and the process's
+//! peak resident memory.
 
 use std::error::Error;
 use std::sync::LazyLock;
@@ -27,7 +27,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Processor time of this thread, from Linux, so that a busy machine counts less; elsewhere the wall clock.
+/// Processor time of this thread on Linux, which depends less on other load than wall-clock time; elsewhere wall-clock time.
 fn cpu_time() -> Duration {
     static START: LazyLock<Instant> = LazyLock::new(Instant::now);
     let statistics = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();

@@ -10,7 +10,7 @@ use crate::options::Totals;
 use crate::service::{Queue, SLOWEST_NS, Times};
 use crate::space::{Space, Visit};
 
-/// Steps after which all that wait do so in one round of a chapter of 2^16 requests.
+/// Maximum value of `lengthen`: with it, all waiting requests of a chapter of 2^16 requests are in one round.
 const LONGEST: u32 = 16;
 
 /// State that is constant over chapters.
@@ -18,11 +18,11 @@ pub(crate) struct Plan {
     pub model: WorkloadModel,
     pub totals: Totals,
     pub times: Times,
-    /// Sectors and counts of requests that return, for reads and for writes.
+    /// Sizes in sectors of requests to an earlier start address, with their counts; for reads and for writes.
     pub reaccess_sizes: [Vec<(u64, u64)>; 2],
 }
 
-/// When a request comes and how long it takes, ns.
+/// Times of the requests of a chapter, ns.
 struct Timing {
     idle: Vec<u64>,
     service: Vec<u64>,
@@ -32,7 +32,7 @@ struct Timing {
 }
 
 impl Plan {
-    /// The chapter's part of a total that goes with requests.
+    /// The chapter's part of a total, in proportion to its requests.
     fn part(&self, total: u64, chapter: &Chapter) -> u64 {
         let upto = |place: &Piece| fraction(total, place.all(), self.totals.requests());
         upto(&chapter.to) - upto(&chapter.from)
@@ -62,7 +62,7 @@ impl Plan {
         }
     }
 
-    /// Makes the requests of `chapter`; `clock` is when everything before it was finished.
+    /// Makes the requests of `chapter`; `clock` is the time at which all requests before it were complete.
     pub(crate) fn make(
         &self,
         chapter: &Chapter,
@@ -105,7 +105,7 @@ impl Plan {
             .collect()
     }
 
-    /// Idle, service and waiting times; `Err` where waiting times cannot be as long as they should.
+    /// Deals out idle, service and waiting times; `Err` with the best ones if the waiting times cannot be as long as they should.
     fn time(
         &self,
         chapter: &Chapter,
@@ -164,7 +164,7 @@ impl Plan {
         dice: &mut Dice,
     ) -> Vec<u64> {
         let durations = chapter.pieces.iter().map(|piece| piece.duration);
-        // Nothing comes before the very first request, nor before those that wait.
+        // No idle time is before the very first request, nor before those that wait.
         let free: Vec<Vec<usize>> = layout
             .pieces()
             .map(|piece| piece.filter(|i| !layout.waits[*i] && (*i > 0 || chapter.from.all() > 0)).collect())
@@ -201,7 +201,7 @@ impl Plan {
         idle_before
     }
 
-    /// Sets the times of request `i`; `clock` is when its predecessor was finished.
+    /// Sets the times of request `i`; `clock` is the time at which its predecessor was complete.
     fn stamp(&self, request: &mut Request, i: usize, layout: &Layout, timing: &Timing, clock: &mut u64) {
         if self.times.service.is_none() {
             *clock += timing.idle[i];
@@ -222,8 +222,8 @@ impl Plan {
         request.complete = Some(Nanos(*clock as i64));
     }
 
-    /// Deals the sizes of each piece out: the smallest to commit blocks, those that return often to requests that
-    /// return.
+    /// Deals out the sizes of each piece: the smallest to commit blocks, and to requests that return to an earlier
+    /// address the sizes that such requests have.
     fn deal_sizes(&self, layout: &Layout, ascending: &[[Vec<u64>; 2]], dice: &mut Dice) -> Vec<u64> {
         let mut sectors = vec![1; layout.op.len()];
         let evenly = ascending.len() == 1;
@@ -252,7 +252,7 @@ impl Plan {
         sectors
     }
 
-    /// Sizes of `count` requests that return, ascending: evenly spaced, or drawn for one piece of many.
+    /// Sizes of `count` requests that return, ascending: evenly spaced if the chapter has one piece, else drawn at random.
     fn returning_sizes(&self, op: Op, count: u64, evenly: bool, dice: &mut Dice) -> Vec<u64> {
         let sizes = &self.reaccess_sizes[op as usize];
         if evenly || sizes.is_empty() {
@@ -265,8 +265,8 @@ impl Plan {
     }
 }
 
-/// Takes `wanted` sizes out of `sizes` (both ascending), the next larger where one is missing. What was taken, and the
-/// rest.
+/// Takes `wanted` sizes out of `sizes` (both ascending), the next larger if one is missing. Returns the sizes taken,
+/// and the rest.
 fn take(sizes: &[u64], wanted: &[u64]) -> (Vec<u64>, Vec<u64>) {
     let (mut taken, mut rest) = (Vec::with_capacity(wanted.len()), Vec::with_capacity(sizes.len()));
     let mut wanted = wanted.iter().peekable();

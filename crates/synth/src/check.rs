@@ -32,7 +32,7 @@ impl Faults {
         self.unless((0.0..=100.0).contains(&value), key, value, "give a share from 0 to 100");
     }
 
-    /// A time of the device in a unit of which `per_s` are a second.
+    /// Checks a time of the device, given in a unit of `1 / per_s` seconds.
     fn time(&mut self, key: &str, value: f64, per_s: f64) {
         let limit = format!("give a time from 0 to {}", SLOWEST_S * per_s);
         self.unless((0.0..=SLOWEST_S * per_s).contains(&value), key, value, &limit);
@@ -162,10 +162,10 @@ impl Faults {
 }
 
 impl WorkloadModel {
-    /// Whether a trace can be made from the model.
+    /// Checks that a trace can be made from the model.
     ///
     /// # Errors
-    /// [`Kind::Config`], naming every fault with its key, its value and its cure.
+    /// [`Kind::Config`], naming every fault with its key, its value and its remedy.
     pub fn check(&self) -> Result<()> {
         let mut faults = Faults::default();
         faults.unless(

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-/// Distinct values that a list keeps as they are; beyond, neighbours are joined.
+/// Maximum number of distinct values in a list; if there are more, neighbours are joined.
 const MOST_SIZES: usize = 400;
 
 /// Values in classes of an eighth of an octave: how many there are in each, and their sum.
@@ -22,7 +22,7 @@ impl Classes {
         self.0.values().map(|(count, sum)| ((sum / u128::from(*count)) as u64, *count))
     }
 
-    /// The means in a unit of which each is `per_unit`, to a thousandth; `default` where there are none.
+    /// The means divided by `per_unit` and rounded to a thousandth, with their weights; `default` if there are none.
     pub(crate) fn pairs(&self, per_unit: f64, default: f64) -> Vec<(f64, u64)> {
         let mut pairs: Vec<(f64, u64)> = Vec::new();
         for (mean, count) in self.means() {
@@ -39,13 +39,13 @@ impl Classes {
     }
 }
 
-/// `value` to a multiple of `1 / steps`: a model is read by people.
+/// Rounds `value` to a multiple of `1 / steps`, because people read models.
 pub(crate) fn round(value: f64, steps: f64) -> f64 {
     (value * steps).round() / steps
 }
 
-/// Joins neighbours among ascending values: exact up to 16, then `2^steps` per octave, each at its mean. The greatest
-/// value stays.
+/// Joins neighbours among ascending values. Values up to 16 stay; larger ones are joined to `2^steps` per octave, each
+/// the mean of those that it replaces. The greatest value stays.
 pub(crate) fn join(pairs: &[(u64, u64)], steps: u32) -> Vec<(u64, u64)> {
     let class = |value: u64| {
         let octave = value.max(16).ilog2();

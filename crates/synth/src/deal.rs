@@ -1,4 +1,4 @@
-//! Dealing totals out exactly: shares, strata, and random order. Integers only.
+//! Distributes totals exactly, in integers: shares, evenly spaced values of a list (strata), and random order.
 
 use rand_pcg::Pcg64;
 use rand_pcg::rand_core::{Rng, SeedableRng};
@@ -11,13 +11,13 @@ impl Dice {
         Self(Pcg64::seed_from_u64(seed))
     }
 
-    /// Below `limit`; 0 if it is 0. The bias of at most 2^-40 for limits below 2^24 is far below any count here.
+    /// A random number below `limit`; 0 if `limit` is 0. The bias of at most 2^-40 for limits below 2^24 is far below any count here.
     #[inline]
     pub(crate) fn below(&mut self, limit: u64) -> u64 {
         ((u128::from(self.0.next_u64()) * u128::from(limit)) >> 64) as u64
     }
 
-    /// True in `part` of `whole` cases; never where `part` is 0, always where it is at least `whole`.
+    /// True in `part` of `whole` cases; never if `part` is 0, always if it is at least `whole`.
     #[inline]
     pub(crate) fn chance(&mut self, part: u64, whole: u64) -> bool {
         part > 0 && self.below(whole) < part
@@ -34,7 +34,7 @@ impl Dice {
         self.choose_groups(positions, count, 1)
     }
 
-    /// The same in groups of `size` neighbours; the last group chosen may be smaller.
+    /// Chooses `count` of `positions` at random, in groups of `size` neighbours; the last group chosen may be smaller.
     pub(crate) fn choose_groups(&mut self, positions: &[usize], count: usize, size: usize) -> Vec<usize> {
         let count = count.min(positions.len());
         let groups = positions.len().div_ceil(size);
@@ -63,7 +63,7 @@ pub(crate) fn share(total: u64, part: u64, parts: u64) -> u64 {
     fraction(total, part + 1, parts) - fraction(total, part, parts)
 }
 
-/// `percent` of `total`, to the nearest.
+/// `percent` of `total`, rounded to the nearest integer.
 pub(crate) fn percent_of(total: u64, percent: f64) -> u64 {
     // Millionths keep the sum in integers.
     let millionths = (percent * 1e4).round() as u64;
@@ -107,7 +107,7 @@ pub(crate) fn strata(pairs: &[(u64, u64)], count: u64, first: u64, step: u64) ->
     out
 }
 
-/// The same values with how often each occurs among them.
+/// Each value of the list with the number of times that [`strata`] returns it.
 pub(crate) fn strata_counts(pairs: &[(u64, u64)], count: u64, first: u64, step: u64) -> Vec<(u64, u64)> {
     let weight: u128 = pairs.iter().map(|pair| u128::from(pair.1)).sum();
     let taken = |below: u64| if below > first { (below - first).div_ceil(step.max(1)) } else { 0 };
@@ -141,7 +141,7 @@ impl Weighted {
         Self { upto: upto.collect(), values: pairs.iter().map(|(value, _)| *value).collect() }
     }
 
-    /// A value; 0 if there is none.
+    /// A random value; 0 if the list is empty.
     #[inline]
     pub(crate) fn draw(&self, dice: &mut Dice) -> u64 {
         let at = dice.below(self.upto.last().copied().unwrap_or(0));

@@ -10,10 +10,10 @@ use crate::fit_places::Places;
 use crate::fit_times::Timeline;
 use crate::model::{OperationModel, VERSION, WorkloadModel};
 
-/// Requests after which a trace is too long for exact counts in a model.
+/// Maximum number of requests for which a model has exact counts.
 const MOST_REQUESTS: u64 = 1 << 40;
 
-/// Takes a [`WorkloadModel`] from a trace in one pass. Only reads and writes count.
+/// Fits a [`WorkloadModel`] to a trace in one pass. Only reads and writes count.
 ///
 /// The model holds counts and distributions only: a trace with other addresses (in the same order of re-use), other
 /// names or another clock gives the same one.
@@ -39,7 +39,7 @@ impl Fitter {
         }
     }
 
-    /// Takes the next requests of the trace, in order of arrival.
+    /// Adds the next requests of the trace, in order of arrival.
     pub fn push(&mut self, batch: &Batch) {
         for request in batch {
             self.timeline.span(&request);
@@ -58,11 +58,11 @@ impl Fitter {
         self.load.see(request, coming);
     }
 
-    /// The model of everything seen.
+    /// The model of all requests added.
     ///
     /// # Errors
-    /// [`Kind::Empty`] where there was no read and no write, [`Kind::Value`] where the trace has no extent in time or
-    /// values beyond what a model can hold.
+    /// [`Kind::Empty`] if there was no read and no write, [`Kind::Value`] if the trace has no duration or has values
+    /// beyond the range of a model.
     pub fn finish(self) -> Result<WorkloadModel> {
         let requests: u64 = self.sizes.iter().flat_map(BTreeMap::values).sum();
         if requests == 0 {

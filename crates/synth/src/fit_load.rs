@@ -1,8 +1,8 @@
 //! The load curve of a trace: work over time, approximated by a few hundred straight pieces.
 //!
-//! Mean response times of a loaded device are determined by few busy moments, and by the requests that arrive while
-//! their backlog drains. Therefore the trace is replayed through two simple queues, one as slow and one as fast as
-//! the devices of the IISWC 2015 study. The curve gets a new piece where the straight line would change the waiting
+//! Mean response times of a loaded device are determined by a few busy periods, and by the requests that arrive while
+//! their backlog drains. Therefore the trace is replayed through three simple queues, from one as slow to one as fast
+//! as the devices of the IISWC 2015 study. The curve gets a new piece where the straight line would change the waiting
 //! times most, until the remaining error is a small share of all waiting times.
 
 use emmclab_trace::{Op, Request};
@@ -12,7 +12,7 @@ use crate::model::LoadModel;
 
 /// Largest number of points of the curve: requests, or groups of requests if there are more.
 const MOST_POINTS: usize = 1 << 18;
-/// Largest number of pieces, and least average number of requests for each piece, so that a curve is no copy of a trace.
+/// Maximum number of pieces, and minimum average number of requests per piece, so that a curve is no copy of a trace.
 const MOST_PIECES: usize = 512;
 const LEAST_REQUESTS: u64 = 16;
 /// Share of all waiting times below which the error is small enough.
@@ -89,7 +89,7 @@ pub(crate) struct Followed {
 struct Span {
     from: usize,
     to: usize,
-    /// The point that is farthest from the line, and the share of all waiting that the line puts at risk.
+    /// The point that is farthest from the line, and the share of all waiting times that the line could change.
     farthest: usize,
     at_risk: f64,
 }
@@ -188,8 +188,8 @@ impl LoadCurve {
         cuts
     }
 
-    /// How far the points between two are from the straight line, in time and in work; `upto` is requests and work so
-    /// far, `totals` the sum of all responses of each queue.
+    /// Compares the points between `from` and `to` with the straight line, in time and in work. `upto` has the requests
+    /// and the work up to each point, `totals` the sum of all response times of each queue.
     fn span(&self, from: usize, to: usize, upto: &[(u64, u64)], totals: &[f64; QUEUES]) -> Span {
         let mut span = Span { from, to, farthest: from, at_risk: 0.0 };
         let (begin, (first, done)) = (self.points[from].at, upto[from]);

@@ -9,7 +9,7 @@ use crate::classes::sizes_kb;
 use crate::classes::{Classes, round};
 use crate::model::OperationModel;
 
-/// Starts whose last use is remembered; new ones beyond are counted, but their distances are not.
+/// Maximum number of start addresses whose last use is stored. Further ones are counted, but without reuse distances.
 const MOST_STARTS: usize = 1 << 22;
 const SECTORS_PER_GB: u64 = 1 << 21;
 /// The largest device that a model may name, GB.
@@ -23,18 +23,18 @@ struct Locality {
     /// Runs of sequential requests.
     runs: u64,
     reaccess: u64,
-    /// Both at once.
+    /// Requests that are sequential and also start at an earlier start address.
     sequential_reaccess: u64,
-    /// The number of the request that started there last, and whether it had returned there. Looked up and counted
-    /// only: its order never shows.
+    /// For each start address, the number of the last request there, and whether that one had returned to it. The order
+    /// of the map has no effect, because the map is only searched and counted.
     last: HashMap<u64, (u64, bool)>,
-    /// Sectors of requests that return, and how many.
+    /// Number of requests that return to an earlier start address, by their size in sectors.
     returning: BTreeMap<u64, u64>,
-    /// After how many requests starts came back.
+    /// Reuse distances: the number of requests until a start address is used again.
     distances: Classes,
 }
 
-/// Follows addresses.
+/// Collects the addresses of a trace.
 #[derive(Default)]
 pub(crate) struct Places {
     seen: FxHashSet<u64>,
@@ -45,7 +45,7 @@ pub(crate) struct Places {
 }
 
 impl Places {
-    /// Takes a read or a write; true if it is sequential.
+    /// Adds a read or a write; true if it is sequential.
     pub(crate) fn see(&mut self, request: &Request) -> bool {
         let start = request.sector.0;
         let sequential = self.end == Some(request.sector);
@@ -80,7 +80,7 @@ impl Places {
         let reused = own.last.values().filter(|(_, returned)| *returned).count() as u64;
         let mut reuse_requests: Vec<(u64, u64)> = own.distances.means().collect();
         if reuse_requests.is_empty() && own.reaccess > 0 {
-            // It returns only to where the other operation has been.
+            // All returns are to addresses that only the other operation used before.
             reuse_requests.push((1, 1));
         }
         OperationModel {
@@ -95,7 +95,7 @@ impl Places {
         }
     }
 
-    /// The next power of two of GB that holds everything, and four times the largest request, in sectors.
+    /// The smallest power of two in GB that holds all addresses and four times the largest request, which is given in sectors.
     pub(crate) fn gigabytes(&self, largest: u64) -> u64 {
         self.furthest.max(4 * largest).div_ceil(SECTORS_PER_GB).clamp(1, LARGEST_GB).next_power_of_two()
     }

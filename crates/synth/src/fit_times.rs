@@ -1,4 +1,4 @@
-//! When a trace's requests come and how long they take.
+//! Fits the arrival and service times of a trace's requests.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use emmclab_trace::{Nanos, Op, Request};
 use crate::classes::{Classes, join, round};
 use crate::model::{BurstModel, ServiceModel};
 
-/// Idle time that separates bursts: some flash programs long, so that nothing in a transaction waits for it.
+/// Idle time that separates bursts: longer than a few flash programs, so that pauses within a journal transaction are shorter.
 const BURST_GAP: Nanos = Nanos::from_millis(4);
 /// Idle time after which a device may sleep. The Messaging trace of the paper puts it between 128 and 256 ms.
 const WAKE_AFTER: Nanos = Nanos::from_millis(200);
@@ -30,9 +30,9 @@ pub(crate) struct Timing {
 pub(crate) struct Coming {
     /// It opens a burst.
     pub opens: bool,
-    /// It goes on with a burst, and is a read after a write or a write after a read.
+    /// It continues a burst, and is a read after a write or a write after a read.
     pub switches: bool,
-    /// Idle time before it, where it goes on with a burst, ns.
+    /// Idle time before it if it continues a burst, else 0; ns.
     pub think: u64,
 }
 
@@ -45,7 +45,7 @@ struct Served {
     times: Classes,
 }
 
-/// Follows times.
+/// Collects the times of a trace.
 #[derive(Default)]
 pub(crate) struct Timeline {
     /// First arrival, last arrival and last completion of anything, flushes and discards included.
@@ -53,7 +53,7 @@ pub(crate) struct Timeline {
     last_arrival: Nanos,
     end: Nanos,
     first: Option<Nanos>,
-    /// When everything so far was finished; the last arrival, where that is unknown.
+    /// Time at which all requests so far were complete; the last arrival if that is unknown.
     finished: Nanos,
     rounds: u64,
     round: u64,
@@ -79,7 +79,7 @@ pub(crate) struct Timeline {
 }
 
 impl Timeline {
-    /// Any request counts in the duration.
+    /// Extends the duration of the trace by a request of any kind.
     pub(crate) fn span(&mut self, request: &Request) {
         let end = request.complete.unwrap_or(request.arrival).max(request.arrival);
         self.end = if self.begin.is_none() { end } else { self.end.max(end) };
@@ -87,7 +87,7 @@ impl Timeline {
         self.last_arrival = request.arrival;
     }
 
-    /// Takes a read or a write, and returns how it arrived.
+    /// Adds a read or a write, and returns how it arrived.
     pub(crate) fn see(&mut self, request: &Request, sequential: bool) -> Coming {
         let arrival = request.arrival;
         let gap = if self.first.is_none() { Nanos::ZERO } else { arrival - self.finished };
@@ -234,7 +234,7 @@ impl Timeline {
         }
     }
 
-    /// Service times over the mean of their range of sizes, all ranges together.
+    /// Distribution of service times in percent of the mean of their size class, over all classes.
     fn jitter(&self) -> Vec<(f64, u64)> {
         let mut all = Classes::default();
         for served in self.served.values() {
@@ -248,7 +248,7 @@ impl Timeline {
     }
 }
 
-/// Sizes up to 64 KB by themselves, larger ones by octave.
+/// The size class of a request: each size up to 64 KB is a class, larger ones are grouped by octave.
 fn size_class(sectors: u32) -> u32 {
     if sectors <= 128 { sectors } else { 128 + sectors.ilog2() }
 }

@@ -53,8 +53,8 @@ impl Layout {
         (0..self.ends.len()).map(|k| if k == 0 { 0 } else { self.ends[k - 1] }..self.ends[k])
     }
 
-    /// Distributes `quota` over the pieces of `chapter`; of its writes `smallest` may be commit blocks. Each step of
-    /// `lengthen` halves the number of rounds in which a request waits.
+    /// Distributes `quota` over the pieces of `chapter`; in each piece, at most `smallest` writes become commit blocks.
+    /// Each step of `lengthen` halves the number of rounds in which a request waits.
     pub(crate) fn new(
         model: &WorkloadModel,
         quota: &Quota,
@@ -91,7 +91,7 @@ impl Layout {
         layout
     }
 
-    /// Begins the bursts of each piece; returns where bursts end.
+    /// Sets the beginnings of the bursts of each piece; returns the index after each burst.
     fn deal_bursts(
         &mut self,
         model: &WorkloadModel,
@@ -184,7 +184,7 @@ impl Layout {
                     if natural { near.push(i) } else { far.push(i) }
                 }
             }
-            // Where a share of all places is chosen in groups, runs are as long as a group over the share left out.
+            // If a share of all places is chosen in groups, the mean length of runs is the length of a group divided by the share left out.
             let left_out = 1.0 - (wanted as f64 / near.len().max(1) as f64).min(1.0);
             let group = (((model.of(op).run_requests - 1.0) * left_out).round() as usize).max(1);
             for (tier, group) in [(near, group), (far, 1)] {
@@ -197,8 +197,9 @@ impl Layout {
         }
     }
 
-    /// Data returns, the journal only where all data does. What a sequential request follows returns only as often as
-    /// sequential requests are to return themselves, while there is another choice.
+    /// Chooses the requests that return to an earlier address: data first, the journal only if all data returns. A
+    /// request before a sequential one returns only as often as sequential requests should return themselves, unless
+    /// there are no others left to choose.
     fn deal_returns(&mut self, model: &WorkloadModel, quota: &Quota, dice: &mut Dice) {
         for op in [Op::Read, Op::Write] {
             let (mut followed, mut alone, mut journal) = (Vec::new(), Vec::new(), Vec::new());
@@ -246,7 +247,7 @@ fn waiting_behind(model: &WorkloadModel, quota: &Quota, lengthen: u32, dice: &mu
     behind
 }
 
-/// Number of rounds, of `rounds`, in each of `bursts`: at least one.
+/// Distributes `rounds` over `bursts`; the number of rounds in each burst, at least 1.
 fn rounds_of_bursts(model: &WorkloadModel, rounds: u64, bursts: u64, dice: &mut Dice) -> Vec<u64> {
     let mut lengths = strata(&model.bursts.rounds, bursts, 0, 1);
     for length in &mut lengths {

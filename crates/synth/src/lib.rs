@@ -1,24 +1,23 @@
-//! Workload synthesis: a small model of what an application asks of its storage, and traces made from it.
+//! Workload synthesis: a small model of an application's requests to its storage, and traces made from it.
 //!
-//! A [`WorkloadModel`] is a TOML file of a few kilobytes. Those in [`presets`] hold what the IISWC 2015 paper (Zhou et
-//! al.) publishes of its 25 traces; a [`Fitter`] takes one from any trace. A [`Synthesizer`] turns a model into
+//! A [`WorkloadModel`] is a TOML file of a few kilobytes. Those in [`presets`] contain what the IISWC 2015 paper (Zhou
+//! et al.) publishes about its 25 traces; a [`Fitter`] fits one to any trace. A [`Synthesizer`] turns a model into
 //! requests of any number, duration or rate.
 //!
-//! **How figures come out exactly.** Nothing is drawn in the hope that averages converge. The generator works in
-//! chapters of at most 65,536 requests; each gets its share of every total (reads, writes, sizes, sequential
-//! requests, re-accesses, requests that need not wait, service time, response time, idle time), deals that share
-//! out, and shuffles it.
+//! **Exact figures.** The generator does not rely on averages of random draws. It works in chapters of at most 65,536
+//! requests; each gets its share of every total (reads, writes, sizes, sequential requests, re-accesses, requests that
+//! need not wait, service time, response time, idle time), distributes that share over its requests, and shuffles them.
 //!
-//! **Words.** A *round* is a request that finds the device idle, with those that wait behind it. A *burst* is a run
+//! **Words.** A *round* is a request that finds the device idle, with the requests that wait for it. A *burst* is a run
 //! of rounds separated by short think times; idle gaps separate bursts. A burst of writes may end like a journal
 //! transaction: data, journal blocks, commit block.
 //!
-//! **When the load comes.** A fitted model says so in a curve of a few hundred rows; each row then has its own requests,
-//! data, bursts and duration. A preset has none, and its load is even.
+//! **Load over time.** A fitted model describes it by a curve of a few hundred rows, each with its own requests, data,
+//! bursts and duration. A preset has no curve; its load is even.
 //!
 //! **Times.** Each request gets arrival, start, issue and completion from the model's own service times, so that the
-//! trace has the model's no-wait share and mean service and response time. A closed-loop replay uses of them only
-//! the think time between a completion and the next arrival, and takes service times from the simulated device.
+//! trace has the model's no-wait share and mean service and response time. A closed-loop replay uses only the think
+//! time between a completion and the next arrival, and takes service times from the simulated device.
 
 pub mod benchmarks;
 mod chapter;

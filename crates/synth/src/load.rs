@@ -1,4 +1,4 @@
-//! When the load comes: a workload in pieces of time, each with its share of requests, data and bursts.
+//! The load over time: a workload in pieces of time, each with its share of requests, data and bursts.
 
 use crate::deal::{Dice, Weighted, fraction, strata_counts};
 use crate::model::{LoadModel, WorkloadModel};
@@ -8,10 +8,10 @@ use crate::options::Totals;
 const CHAPTER: u64 = 1 << 16;
 /// Tries per request to give a piece of the load the data that it should have.
 const TRIES: usize = 32;
-/// Less than this is close enough, sectors.
+/// A smaller difference from the wanted amount of data is accepted, sectors.
 const CLOSE: u64 = 8;
 
-/// A stretch of a synthesis.
+/// A period of a synthesis.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Piece {
     /// Reads and writes.
@@ -31,7 +31,7 @@ impl Piece {
         self.requests[0] + self.requests[1]
     }
 
-    /// The difference to `before`, where both count from the start.
+    /// The difference to `before`; both count from the start of the synthesis.
     fn since(&self, before: &Self) -> Self {
         Self {
             requests: [0, 1].map(|op| self.requests[op] - before.requests[op]),
@@ -45,16 +45,16 @@ impl Piece {
 
 /// The pieces of a synthesis. A model without a load curve is spread evenly.
 pub(crate) struct Load {
-    /// The times before each row of the curve, and at last the whole, by the model.
+    /// The sums of the model's rows before each row of the curve, and last the sum of all rows.
     before: Vec<Piece>,
     whole: Piece,
-    /// How often the curve is repeated.
+    /// How many times the curve is used.
     passes: u64,
     next: u64,
     done: Piece,
-    /// Sectors and counts of the model, for reads and for writes.
+    /// Sizes in sectors with their counts in the model, for reads and for writes.
     sizes: [Vec<(u64, u64)>; 2],
-    /// The same for each row of this pass.
+    /// Sizes in sectors with their counts in each row of this pass, for reads and for writes.
     dealt: [Vec<Vec<(u64, u64)>>; 2],
 }
 
@@ -62,10 +62,10 @@ pub(crate) struct Load {
 pub(crate) struct Chapter {
     pub pieces: Vec<Piece>,
     pub sizes: Vec<[Vec<u64>; 2]>,
-    /// From the start of the synthesis to before and after the chapter.
+    /// The sums from the start of the synthesis to the beginning and to the end of the chapter.
     pub from: Piece,
     pub to: Piece,
-    /// The model says what comes when.
+    /// Whether the model has a load curve of several rows.
     pub follows_curve: bool,
 }
 
@@ -112,8 +112,8 @@ impl Load {
         Self { before, whole, passes, next: 0, done: Piece::default(), sizes, dealt }
     }
 
-    /// Deals the sizes of a pass out to its rows: those of the largest requests choose first, so that each gets the
-    /// data that it should have.
+    /// Deals out the sizes of a pass to its rows. The rows with the largest mean size are served first, so that each
+    /// gets the data that it should have.
     fn deal(&self, op: usize, pass: u64, dice: &mut Dice) -> Vec<Vec<(u64, u64)>> {
         let mut pool = strata_counts(&self.sizes[op], self.whole.requests[op], pass, self.passes);
         let begin = pass * self.rows();
@@ -133,12 +133,12 @@ impl Load {
         self.before.len() as u64 - 1
     }
 
-    /// Everything up to the end of piece number `piece - 1`.
+    /// The sums up to the end of piece number `piece - 1`.
     fn upto(&self, piece: u64) -> Piece {
         let (pass, row) = (piece / self.rows(), (piece % self.rows()) as usize);
         let (part, all) = (&self.before[row], &self.before[self.before.len() - 1]);
         let passes = self.passes;
-        // A pass has the total over the number of passes, the first ones the remainder too.
+        // Each pass has an equal part of the total; the remainder is divided among the first passes.
         let passed = |total: u64, pass: u64| total / passes * pass + (total % passes).min(pass);
         let at = |total: u64, part: u64, all: u64| {
             let before = passed(total, pass);
@@ -171,7 +171,7 @@ impl Load {
                 self.dealt = [0, 1].map(|op| self.deal(op, pass, dice));
             }
             self.next += 1;
-            // Time without requests goes to the next piece.
+            // The duration of a piece without requests is added to the next piece.
             if piece.all() > 0 {
                 sizes.push([0, 1].map(|op| {
                     let counts = self.dealt[op][row as usize].iter();
@@ -186,8 +186,8 @@ impl Load {
     }
 }
 
-/// Takes `count` sizes from `pool` that add up to about `sectors`: sizes and how many of each, ascending. The last to
-/// ask gets what is left.
+/// Takes `count` sizes from `pool` that add up to about `sectors`: sizes and how many of each, ascending. If no more
+/// than `count` are left, all of them are taken.
 fn draw(pool: &mut [(u64, u64)], count: u64, sectors: u64, dice: &mut Dice) -> Vec<(u64, u64)> {
     let left: u64 = pool.iter().map(|(_, left)| left).sum();
     if count >= left {
@@ -198,7 +198,7 @@ fn draw(pool: &mut [(u64, u64)], count: u64, sectors: u64, dice: &mut Dice) -> V
     let draws = Draws::new(pool);
     let mut sum = 0;
     while (drawn.len() as u64) < count {
-        // As large as the rest should be on average.
+        // The wanted size is the mean that the rest should have.
         let rest = count - drawn.len() as u64;
         let class = draws.draw(sectors.saturating_sub(sum) / rest, dice);
         if pool[class].1 > 0 {
@@ -226,13 +226,13 @@ fn draw(pool: &mut [(u64, u64)], count: u64, sectors: u64, dice: &mut Dice) -> V
     drawn.chunk_by(|a, b| a == b).map(|same| (pool[same[0]].0, same.len() as u64)).collect()
 }
 
-/// Draws from a pool as it was: a class that has run out is drawn in vain.
+/// Draws from a pool as it was at the beginning: if a class has run out, the caller draws again.
 struct Draws {
-    /// Each as often as it occurs, more often the larger, and more often the smaller it is.
+    /// Classes weighted by their count, by count times size, and by count divided by size.
     plain: Weighted,
     larger: Weighted,
     smaller: Weighted,
-    /// Means of the three, sectors.
+    /// Mean sizes of `smaller`, `plain` and `larger`, sectors.
     means: [u64; 3],
 }
 
@@ -251,7 +251,7 @@ impl Draws {
         Self { plain, larger, smaller, means: [low, mean, high] }
     }
 
-    /// A class, so that sizes are about `wanted` sectors on average.
+    /// Draws a class such that sizes are about `wanted` sectors on average.
     fn draw(&self, wanted: u64, dice: &mut Dice) -> usize {
         let [low, mean, high] = self.means;
         let tilted = if wanted > mean {

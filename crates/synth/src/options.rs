@@ -5,19 +5,19 @@ use emmclab_trace::{Error, Kind, Nanos, Op, Result};
 use crate::deal::{fraction, percent_of};
 use crate::model::WorkloadModel;
 
-/// Length, rate and chance of a synthesis. The default is the workload at its own length and rate, with seed 0.
+/// Length, rate and random seed of a synthesis. The default is the workload at its own length and rate, with seed 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SynthOptions {
     /// The same seed gives the same trace.
     pub seed: u64,
-    /// Reads and writes to make. Without `duration`, the duration follows at the workload's rate.
+    /// Reads and writes to make. Without `duration`, the duration follows from the workload's rate.
     pub requests: Option<u64>,
-    /// First arrival to last completion. Without `requests`, their number follows at the workload's rate. It comes
-    /// out exactly wherever there is an idle gap to hold it.
+    /// First arrival to last completion. Without `requests`, their number follows from the workload's rate. The
+    /// duration is exact if the trace has an idle gap that can be adjusted.
     pub duration: Option<Nanos>,
     /// Arrival rate, percent of the workload's own. Idle gaps shrink or grow; think and service times stay.
     pub rate_pct: u64,
-    /// Size of the device, GB of 2^30 bytes, where it is not the model's.
+    /// Size of the device, GB of 2^30 bytes; `None` for that of the model.
     pub address_space_gb: Option<u64>,
 }
 
@@ -110,7 +110,7 @@ impl Totals {
     }
 }
 
-/// A checked value of a model in nanoseconds; `unit` is how many ns its unit has.
+/// A checked value of a model in nanoseconds; `unit` is the length of its unit in ns.
 pub(crate) fn nanos(value: f64, unit: f64) -> u64 {
     (value * unit).round() as u64
 }

@@ -1,5 +1,5 @@
 //! Workload models that come with the laboratory: the 18 applications and 7 combos of the IISWC 2015 paper (Zhou et al.), made
-//! from what it publishes of them, and applications on a phone of 2022, fitted to public traces.
+//! from what it publishes about them, and applications on a phone of 2022, fitted to public traces.
 
 use emmclab_trace::{Error, Kind, Result};
 

@@ -54,7 +54,8 @@ impl ServiceTimes {
         }
     }
 
-    /// The time for a size: straight lines between the points, the first below them, in proportion above them.
+    /// The expected service time for a size, ns. It is interpolated linearly between the points. Below them it is the time of the first
+    /// point, above them it is proportional to the size.
     pub(crate) fn expected(&self, op: Op, sectors: u64) -> u64 {
         let points = &self.points[op as usize];
         let above = points.partition_point(|point| point.0 < sectors);
@@ -67,7 +68,7 @@ impl ServiceTimes {
         (i128::from(low_time) + (i128::from(*time) - i128::from(low_time)) * part / whole) as u64
     }
 
-    /// Service times of a chapter that add up to `total`, and the part of each that goes into waking up.
+    /// Service times of a chapter that add up to `total`, and the part of each that the device needs to wake up.
     pub(crate) fn deal(
         &self,
         ops: &[Op],
@@ -102,7 +103,8 @@ const ONE: u64 = 1 << 40;
 /// Requests that wait for their turn on one server, first come, first served.
 ///
 /// A request that waits arrives while its predecessor is unfinished; it waits for at most the response time of that
-/// one. Each waits for `scale` times that bound, give or take a quarter, so that one number decides them all.
+/// one. Each waits for `scale` times that bound, varied by up to a quarter, so that one number determines all waiting
+/// times.
 pub(crate) struct Queue<'a> {
     pub waits: &'a [bool],
     pub service: &'a [u64],
@@ -110,9 +112,9 @@ pub(crate) struct Queue<'a> {
 }
 
 impl Queue<'_> {
-    /// Waiting times that add up to `total`; `Err` holds the longest there can be, where these are too short.
+    /// Waiting times that add up to `total`; `Err` has the longest possible ones if these are too short.
     pub(crate) fn deal(&self, total: u64, dice: &mut Dice) -> Result<Vec<u64>, Vec<u64>> {
-        // Give or take a quarter, in 256ths.
+        // A random factor from 3/4 to 5/4, in 256ths.
         let those: Vec<(usize, u64)> =
             (1..self.waits.len()).filter(|i| self.waits[*i]).map(|i| (i, 192 + dice.below(129))).collect();
         let (mut fits, mut exceeds) = (0, 2 * ONE);
@@ -130,7 +132,7 @@ impl Queue<'_> {
         if short > u128::from(total / 1_000) { Err(waiting) } else { Ok(waiting) }
     }
 
-    /// The sum of the waiting times of `those`, each of which goes to `each`.
+    /// Returns the sum of the waiting times of `those`, and calls `each` with each of them.
     #[inline]
     fn waiting(&self, scale: u64, those: &[(usize, u64)], mut each: impl FnMut(usize, u64)) -> u128 {
         let (mut sum, mut wait) = (0_u128, 0_u64);

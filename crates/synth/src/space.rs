@@ -1,4 +1,4 @@
-//! Addresses of requests: new places, places seen before, and right after the predecessor.
+//! Chooses the addresses of requests: new ones, earlier ones, or the end of the predecessor.
 
 use std::collections::VecDeque;
 
@@ -11,17 +11,17 @@ use crate::model::WorkloadModel;
 
 /// Sectors in 4 KB; new requests start on such a page.
 const PAGE: u64 = 8;
-/// Places in which an operation is writing or reading files at the same time.
+/// Number of extents that an operation fills at the same time.
 const EXTENTS: usize = 32;
-/// Sectors that such a place holds at most before the next one is begun.
+/// Maximum length of an extent, sectors.
 const EXTENT_SECTORS: u64 = 64 << 11;
-/// Such places in a small device; each is used once before any is used again.
+/// Minimum number of extents in a device, which makes them shorter in a small one. Each is used once before any is used again.
 const LEAST_EXTENTS: u64 = 1_024;
-/// Uses of returnable starts that are remembered for each operation.
+/// Maximum number of stored uses, per operation, of start addresses that can be returned to.
 const HISTORY: usize = 1 << 18;
-/// Looks back for a start that was used with the same size, before another size will do.
+/// Number of searches for a start address that was used with the same size, before another size is accepted.
 const LOOKS: u32 = 8;
-/// Tries before a rule gives way, which happens only where the address space is full.
+/// Number of tries to find an unused start address. All of them fail only if the address space is full.
 const TRIES: u32 = 64;
 const MILLION: u64 = 1_000_000;
 
@@ -37,14 +37,14 @@ pub(crate) struct Visit {
     pub returns: bool,
 }
 
-/// A stretch of the address space that fills from its start.
+/// A part of the address space that is filled from its start.
 #[derive(Clone, Copy, Default)]
 struct Extent {
     next: u64,
     end: u64,
 }
 
-/// All numbers below `count`, far from one another and each once, then again.
+/// A cycle through all numbers below `count`, in which consecutive ones are far apart.
 struct Scattered {
     count: u64,
     step: u64,
@@ -70,7 +70,7 @@ fn gcd(a: u64, b: u64) -> u64 {
     if b == 0 { a } else { gcd(b, a % b) }
 }
 
-/// A use of a start that can be returned to.
+/// A use of a start address that can be returned to.
 #[derive(Clone, Copy)]
 struct Use {
     /// Number of the request among those of its operation.
@@ -84,20 +84,20 @@ struct Places {
     /// Requests so far.
     number: u64,
     uses: VecDeque<Use>,
-    /// The latest new start, for want of any other to return to.
+    /// The latest new start address, which is used if there is no other to return to.
     latest: Option<Use>,
-    /// How many requests ago a start was used.
+    /// Reuse distances: how many requests ago a start address was used.
     reuse: Weighted,
-    /// New starts that can be returned to, parts per million.
+    /// New start addresses that can be returned to, parts per million.
     returnable: u64,
-    /// Returns still planned, and those to make up for (or, below zero, those that came by themselves).
+    /// Returns still planned, and returns to make up for (negative if more have occurred by chance than were wanted).
     planned: i64,
     owed: i64,
-    /// Sequential requests that found no place of their own and are made up for later.
+    /// Sequential requests that could not be placed sequentially, and are made up for later.
     sequential: u64,
 }
 
-/// The address space of a device and what has been touched of it.
+/// The address space of a device, and the start addresses used so far.
 pub(crate) struct Space {
     sectors: u64,
     seen: FxHashSet<u32>,
@@ -106,9 +106,9 @@ pub(crate) struct Space {
     extents: Vec<Extent>,
     extent_sectors: u64,
     unused: Scattered,
-    /// Where the last request went on, if in an extent.
+    /// The extent of the last request; `None` if the request returned to an earlier address.
     current: Option<usize>,
-    /// Behind the last request; no request starts at `u64::MAX`.
+    /// End of the last request; `u64::MAX` before the first one, where no request starts.
     end: u64,
 }
 
@@ -138,12 +138,12 @@ impl Space {
         }
     }
 
-    /// Announces how many of the coming requests are to return.
+    /// Adds to the number of planned returns of an operation.
     pub(crate) fn plan(&mut self, op: Op, returns: u64) {
         self.places[op as usize].planned += returns as i64;
     }
 
-    /// Finds the place of the next request. Where it cannot be as wished, another request makes up for it.
+    /// Chooses the address of the next request. If it cannot be as wished, a later request makes up for it.
     pub(crate) fn place(&mut self, visit: &Visit, dice: &mut Dice) -> Sector {
         self.places[visit.op as usize].number += 1;
         let start = self.choose(visit, dice);
@@ -167,7 +167,7 @@ impl Space {
         let known = fits && self.seen.contains(&(self.end as u32));
         let own = &mut self.places[visit.op as usize];
         own.planned -= i64::from(visit.returns);
-        // A sequential request that runs into a place seen before is one of the returns, while any are wanted.
+        // A sequential request at a known start address counts as a return. It is possible only while returns are wanted.
         let possible = fits && !(known && own.planned + own.owed + i64::from(visit.returns) <= 0);
         let made_up = !visit.sequential && own.sequential > 0 && visit.role == Role::Data;
         if possible && (visit.sequential || made_up) {
@@ -184,7 +184,7 @@ impl Space {
             return self.fresh(visit, dice);
         }
         own.owed += i64::from(visit.returns);
-        // One that is to return may leave it to those that came by themselves, and one that is not may step in.
+        // A planned return is skipped if enough have occurred by chance; another data request makes up for a missing one.
         let wanted = own.owed > 0 && (visit.returns || visit.role == Role::Data);
         if wanted && let Some(start) = self.seen_before(visit, dice) {
             self.places[visit.op as usize].owed -= 1;
@@ -202,7 +202,7 @@ impl Space {
         };
         let mut second_best = None;
         for look in 0..2 * LOOKS {
-            // After as many looks in vain, anything will do.
+            // After this many failed searches, any use is accepted.
             let ago = if look < LOOKS { own.reuse.draw(dice) } else { u64::MAX };
             let Some(used) = own.back(ago, dice).filter(allowed) else { continue };
             if u64::from(used.sectors) == visit.sectors {
@@ -248,10 +248,10 @@ impl Space {
 }
 
 impl Places {
-    /// The use that is closest to `ago` requests ago, or any where none is as old.
+    /// The use that is closest to `ago` requests ago; a random one if none is as old, `None` if there are none.
     fn back(&self, ago: u64, dice: &mut Dice) -> Option<Use> {
         let index = self.number.checked_sub(ago).and_then(|number| {
-            // Most are recent.
+            // Most uses are recent, so the last ones are searched first.
             let recent = self.uses.iter().rev().take(8).position(|used| used.number <= number);
             let before = match recent {
                 Some(from_end) => self.uses.len() - 1 - from_end,

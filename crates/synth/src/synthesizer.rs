@@ -1,4 +1,4 @@
-//! A model as a stream of batches.
+//! Makes a stream of batches from a model.
 
 use std::sync::Arc;
 
@@ -12,16 +12,16 @@ use crate::options::{SynthOptions, Totals};
 use crate::service::Times;
 use crate::space::Space;
 
-/// Makes a trace of a model, batch by batch, in order of arrival. Same model, options and version: same bytes.
+/// Makes a trace of a model, batch by batch, in order of arrival. The same model, options and version give the same bytes.
 ///
-/// Memory is bounded by one batch, by the sizes dealt to the rows of a load curve (counts), and by the set of starts
-/// touched (a compressed bitmap).
+/// Memory is bounded by one batch, by the sizes dealt to the rows of a load curve (counts), and by the set of start
+/// addresses used.
 pub struct Synthesizer {
     plan: Plan,
     load: Load,
     space: Space,
     dice: Dice,
-    /// When everything so far was finished, ns after the first arrival.
+    /// Time at which all requests so far were complete, ns after the first arrival.
     clock: u64,
     names: Arc<Names>,
 }
@@ -30,8 +30,8 @@ impl Synthesizer {
     /// Plans a trace of `model`.
     ///
     /// # Errors
-    /// [`emmclab_trace::Kind::Config`] where the model or the options are impossible, or ask for more than the
-    /// model's service times allow.
+    /// [`emmclab_trace::Kind::Config`] if the model or the options are impossible, or the device would be busy for
+    /// longer than the trace.
     pub fn new(model: &WorkloadModel, options: &SynthOptions) -> Result<Self> {
         let mut model = model.clone();
         model.address_space_gb = options.address_space_gb.unwrap_or(model.address_space_gb);

@@ -1,9 +1,9 @@
 //! The layout of a file system like ext4: block groups, each with bitmaps and inodes at its start, a file near its
 //! directory, and a journal.
 //!
-//! The parts of ext4 that the model keeps (Linux documentation, "ext4 Data Structures and Algorithms"): 4 KB blocks, groups of
-//! 32,768, 8,192 inodes of 256 bytes in each, directories spread over the groups, a file in the group of its directory,
-//! its blocks after those allocated there last, a journal in one place in the middle of the volume.
+//! The model has these parts of ext4 (Linux documentation, "ext4 Data Structures and Algorithms"): 4 KB blocks, groups of
+//! 32,768, 8,192 inodes of 256 bytes in each, directories spread over the groups, a file in the group of its directory, its
+//! blocks after those allocated there last, a journal in one place in the middle of the volume.
 
 /// Blocks of a group.
 const GROUP: u64 = 32_768;
@@ -20,7 +20,7 @@ pub(super) type Block = u64;
 
 #[derive(Clone, Debug)]
 struct Group {
-    /// Behind the block that was allocated last.
+    /// The block after the one allocated last: the search for a free block starts here.
     goal: u64,
     used: Vec<bool>,
     next_inode: u64,
@@ -52,7 +52,7 @@ impl Volume {
         self.journal * GROUP
     }
 
-    /// The group of the `i`th of `count` directories: they fill the groups evenly, neighbours together.
+    /// Creates the `i`th of `count` directories. Directories are spread evenly over the groups; consecutive ones share a group.
     pub fn directory(&mut self, i: u64, count: u64) -> Inode {
         let usable = self.groups.len() as u64 - 1;
         let group = i * usable / count;
@@ -70,7 +70,8 @@ impl Volume {
         Inode { group, number }
     }
 
-    /// A block for an inode: the first free one after the last that its group gave, or in a later group.
+    /// Allocates a block for an inode: the first free block after the one allocated last in its group, or a block of the next group that
+    /// has one. `None` if the volume is full.
     pub fn allocate(&mut self, inode: Inode) -> Option<Block> {
         let count = self.groups.len();
         for place in (inode.group..count).chain(0..inode.group) {

@@ -1,8 +1,8 @@
 //! A mixture of writes as a paper states it: the share of small random writes among all.
 //!
-//! Small random writes are those that Kim & Kim's router logs: below 8 KB, not where the request before ended. All of them are
-//! kept, so that their sizes, places and repetitions stay those of the model. Of the other writes, whole runs (requests that
-//! continue each other) are left out until the share is right.
+//! Small random writes are those that Kim & Kim's router logs: smaller than 8 KB, and not starting where the previous request
+//! ended. All of them are kept, so that their sizes, places and repetitions stay those of the model. Of the other writes,
+//! whole runs (requests that continue each other) are left out until the share is right.
 
 use emmclab_trace::{Op, Request, Sector};
 
@@ -28,7 +28,7 @@ pub(super) enum By {
 }
 
 impl Mixture {
-    /// The stream without the writes that are too many. A model that has fewer of them than the mixture keeps all.
+    /// Leaves out the other writes that are too many. If there are fewer of them than the mixture has, all are kept.
     pub fn thin(self, requests: impl Iterator<Item = Request>) -> impl Iterator<Item = Request> {
         let mut state =
             Thinned { mixture: self, small: 0, others: 0, end: None, in_run: false, dropped_end: None };
@@ -38,12 +38,12 @@ impl Mixture {
 
 struct Thinned {
     mixture: Mixture,
-    /// Counts of what was kept.
+    /// Writes kept so far: their number, or their sectors if the mixture counts bytes.
     small: u64,
     others: u64,
-    /// End of the request kept last.
+    /// End of the last request that was kept.
     end: Option<Sector>,
-    /// Whether that is one of the other writes.
+    /// Whether that request is one of the other writes.
     in_run: bool,
     /// End of the run that is being left out.
     dropped_end: Option<Sector>,
@@ -53,7 +53,7 @@ impl Thinned {
     fn keeps(&mut self, request: &Request) -> bool {
         let end = Some(Sector(request.sector.0 + u64::from(request.sectors)));
         if request.op != Op::Write {
-            // Only reads and writes have an end for the router.
+            // The router compares a request only with the end of reads and writes.
             if request.op == Op::Read {
                 (self.end, self.in_run, self.dropped_end) = (end, false, None);
             }
@@ -66,7 +66,7 @@ impl Thinned {
         if small {
             self.small += count;
         } else {
-            // A request that continues a run shares its fate.
+            // A request that continues a run is kept or left out with the run.
             let enough = self.others * self.mixture.small >= self.small * self.mixture.others;
             if left_out || (enough && !(goes_on && self.in_run)) {
                 self.dropped_end = end;

@@ -1,10 +1,10 @@
 //! Benchmarks: workloads that are programs rather than recordings, and long sessions put together from the models of
 //! [`crate::presets`].
 //!
-//! Sequential write, random write and Postmark are those of Kim & Kim ("Advil", V-A). Of their `Phone_6H` (Android
-//! applications in turn for six hours) little more than the mixture of writes was published; this stand-in is made from the IISWC
-//! 2015 models of the same kinds of applications, thinned to that mixture. `Browsing` is made in the same way, and far longer than any
-//! published recording: it shows what depends on length.
+//! Sequential write, random write and Postmark are those of Kim & Kim ("Advil", V-A). Of their `Phone_6H` (Android applications in
+//! turn for six hours) little more than the mixture of writes was published; this stand-in is made from the IISWC 2015 models of the
+//! same kinds of applications, thinned to that mixture. `Browsing` is made in the same way, and far longer than any published
+//! recording: it shows effects that depend on the length of a trace.
 
 mod ext4;
 mod mixture;
@@ -21,13 +21,13 @@ use crate::deal::Dice;
 
 type Stream = Box<dyn Iterator<Item = Request> + Send>;
 
-/// A benchmark that can be named.
+/// A benchmark of the list.
 pub struct Entry {
     /// Its name.
     pub name: &'static str,
     /// Its load, in a few words.
     pub about: &'static str,
-    /// Claims and published figures whose words the benchmark was made from: agreement with them is not evidence.
+    /// Claims and published figures from which the benchmark was derived, so that agreement with them is no evidence.
     pub made_from: &'static [&'static str],
     make: fn(u64) -> Result<Stream>,
 }
@@ -68,7 +68,7 @@ pub const BENCHMARKS: &[Entry] = &[
 
 /// Blocks of 4 KB in 1 GB.
 const FILE_BLOCKS: u64 = 1 << 18;
-/// The place of the file: after the metadata of a file system.
+/// First sector of the file: after the metadata of a file system.
 const FILE_AT: u64 = 64 << 11;
 
 fn write_block(block: u64) -> Request {
@@ -82,8 +82,8 @@ fn shuffled(count: u64, seed: u64) -> Vec<u64> {
     order
 }
 
-/// A benchmark as a stream of batches. Same name, seed and version: same bytes. Requests of programs come 1 us after
-/// each other: they have no times of their own, and are meant to be replayed back to back.
+/// A benchmark as a stream of batches. The same name, seed and version give the same bytes. Requests of programs have
+/// no times of their own: they arrive 1 us after each other and are meant to be replayed back to back.
 pub struct Benchmark {
     stream: Stream,
     left: u64,
@@ -95,7 +95,7 @@ impl Benchmark {
     /// A benchmark by name, cut after `requests`.
     ///
     /// # Errors
-    /// [`Kind::Config`] with the names there are.
+    /// [`Kind::Config`] with the available names if there is no benchmark of this name.
     pub fn new(name: &str, seed: u64, requests: Option<u64>) -> Result<Self> {
         let entry =
             BENCHMARKS.iter().find(|entry| entry.name.eq_ignore_ascii_case(name)).ok_or_else(|| {

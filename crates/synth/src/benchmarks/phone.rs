@@ -1,13 +1,15 @@
 //! Sessions of several applications, one after the other, with the mixture of writes that the papers state.
 //!
-//! Published of Kim & Kim's `Phone_6H`: a section fills when 2,266 writes have gone to the original area (V-E). A new section
-//! logs 22,938 writes of 4 KB (70 % of 128 MB), about ten for one that passes; the IISWC 2015 models have about as many of both.
-//! Published of web browsing (`WebBench` of Kim et al., FAST 2012): about twice as many sequential as random writes, read here as
-//! bytes, as the model has that ratio by count (1.8), but 6 % of its bytes in small random writes.
+//! Published about Kim & Kim's `Phone_6H`: a section fills when 2,266 writes have gone to the original area (V-E). A new section
+//! logs 22,938 writes of 4 KB (70 % of 128 MB), which is about ten logged writes for each one to the original area; the IISWC
+//! 2015 models have about as many of both. Published about web browsing (`WebBench` of Kim et al., FAST 2012): about twice as
+//! many sequential as random writes, interpreted here as a ratio of bytes, because the model already has that ratio by count
+//! (1.8), but only 6 % of its bytes are in small random writes.
 //!
 //! Assumed, because nothing is published: which applications ran and in what order; sizes and places, from models of another
-//! phone; `reused_starts_pct = 20` and that requests that return are mostly small, which decide how much logged data is
-//! overwritten before it is moved; that left-out writes are evenly spread. docs/concepts/layers.md gives the effect of each.
+//! phone; `reused_starts_pct = 20`, and that requests to an earlier address are mostly small (both determine how much logged
+//! data is overwritten before it is moved); that the writes left out are evenly spread. docs/concepts/layers.md gives the
+//! effect of each.
 
 use emmclab_trace::{Nanos, Request, Result};
 
@@ -32,12 +34,12 @@ pub(super) const APPLICATIONS: &[&str] = &[
 /// moved several times.
 pub(super) const BROWSING: &[&str] = &["WebBrowsing"; 240];
 
-/// Kim & Kim, V-E.
+/// The mixture of `Phone_6H` (Kim & Kim, V-E).
 pub(super) const PHONE_6H: Mixture = Mixture { others: 2_266, small: 22_938, by: By::Writes };
-/// Kim et al., FAST 2012, slide 21.
+/// The mixture of web browsing (Kim et al., FAST 2012, slide 21).
 pub(super) const BROWSING_MIXTURE: Mixture = Mixture { others: 2, small: 1, by: By::Bytes };
 
-/// Each application has its turn.
+/// Duration of each application's turn, s.
 const TURN_S: i64 = 6 * 3600 / 10;
 
 /// The traces of the models, each for its turn, one after the other, with their writes thinned to a mixture.

@@ -1,8 +1,9 @@
 //! Postmark (Katcher, "`PostMark`: A New File System Benchmark", 1997) as configured in Kim & Kim, V-A, on an ext4 model.
 //!
 //! The load of the device: every commit (5 s on a phone, here a number of operations) writes the data of the files that
-//! changed, file by file, then the journal: descriptor, the metadata blocks that changed, commit block. Metadata comes to
-//! its place some commits later, in order of address. Reads come from the page cache where a file was touched lately.
+//! changed, file by file, then the journal: descriptor, the metadata blocks that changed, commit block. Metadata is
+//! written to its place some commits later, in order of address. Reads of recently used files are served from the page
+//! cache.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -20,7 +21,7 @@ const MOST_BYTES: u64 = 8192;
 const GROUPS: usize = 96;
 /// Operations between commits: a phone creates some hundred files a second.
 const PER_COMMIT: u64 = 1_000;
-/// Commits after which metadata is written back: 30 s against 5 s.
+/// Number of commits after which metadata is written back: 30 s, with a commit every 5 s.
 const WRITE_BACK: usize = 6;
 /// Files that the page cache holds: half of the phone's 1 GB of memory.
 const CACHED: u64 = 64_000;
@@ -78,7 +79,7 @@ impl Postmark {
         postmark
     }
 
-    /// One operation, and a commit when it is due.
+    /// Executes one operation, and a commit if it is due.
     fn operate(&mut self) {
         if self.operations < FILES {
             self.create();
@@ -95,7 +96,7 @@ impl Postmark {
                 self.append();
             }
         } else {
-            // What is left is written, the last metadata too.
+            // At the end, everything that is left is written, including the last metadata.
             self.commit();
             while !self.waiting.is_empty() {
                 self.write_back();
@@ -124,7 +125,7 @@ impl Postmark {
         self.files.push(file);
     }
 
-    /// Writes bytes after the end of a file; its last block, where it was not full, is written again.
+    /// Appends bytes to a file. Its last block is written again if it was not full.
     fn extend(&mut self, file: &mut File, bytes: u64) {
         if !file.bytes.is_multiple_of(4096) {
             self.data.extend(file.blocks.last());
@@ -191,7 +192,7 @@ impl Postmark {
         self.journal_next = (self.journal_next + count) % JOURNAL;
     }
 
-    /// The metadata of the oldest commit that no later one changed again.
+    /// Writes the metadata of the oldest commit, except the blocks that a later commit changed again.
     fn write_back(&mut self) {
         let Some(oldest) = self.waiting.pop_front() else { return };
         let due = oldest.into_iter().filter(|block| !self.waiting.iter().any(|later| later.contains(block)));
@@ -204,7 +205,7 @@ fn request(op: Op, first: Block, count: u64) -> Request {
     Request::new(Nanos(0), op, Sector(first * 8), count as u32 * 8)
 }
 
-/// Blocks that follow each other go together.
+/// Calls `each` with each run of consecutive blocks: its first block and its length.
 fn runs(blocks: &[Block], mut each: impl FnMut(Block, u64)) {
     let mut run: Option<(Block, u64)> = None;
     for &block in blocks {

@@ -1,6 +1,6 @@
-//! Options that change neither what is asked of the device nor when, and engines that ask it.
+//! Options of fio that change neither the requests nor their times, flags that are refused, and the engines of fio.
 
-/// How fio works, measures, fills and checks memory, makes files, and prints.
+/// Options for how fio works, measures, fills and checks memory, makes files, and prints.
 pub(super) const WITHOUT_EFFECT: &[&str] = &[
     "allow_file_create",
     "allow_mounted_write",
@@ -191,7 +191,7 @@ pub(super) const IN_FLIGHT: &[&str] = &[
     "xnvme",
 ];
 
-/// Flags that are refused where they are set, with what they do.
+/// Flags that are refused if they are set, each with its effect for the error message.
 pub(super) const REFUSED_IF_SET: &[(&str, &str)] = &[
     ("create_only", "makes the files and issues no request"),
     ("pre_read", "reads the file before the job begins"),

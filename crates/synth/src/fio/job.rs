@@ -4,14 +4,14 @@ use emmclab_trace::{Error, Kind, Op, Result};
 
 use super::offsets::{Coverage, Distribution};
 
-/// What a job does.
+/// The access pattern of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Pattern {
     pub ops: Ops,
     pub random: bool,
-    /// Requests from one random offset on, at least 1; only of random patterns.
+    /// Number of consecutive requests from one random offset on, at least 1; only for random patterns.
     pub run: u64,
-    /// Bytes passed over after each request, backwards where negative; only of sequential patterns.
+    /// Bytes skipped after each request, backwards if negative; only for sequential patterns.
     pub hole: i64,
 }
 
@@ -23,14 +23,14 @@ pub(super) enum Ops {
     TrimWrite,
 }
 
-/// Where the requests of a run go after its first one.
+/// The offsets of a run's requests after the first one (`rw_sequencer`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sequencer {
     Sequential,
     Identical,
 }
 
-/// The order in which a job takes its files.
+/// The order in which a job uses its files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FileOrder {
     RoundRobin,
@@ -41,23 +41,23 @@ pub(super) enum FileOrder {
 /// Sizes in bytes with their weights.
 pub(super) type Sizes = Vec<(u64, u64)>;
 
-/// The most that a job issues in a second.
+/// Maximum rate of a job.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Rate {
     BytesPerSecond(u64),
     RequestsPerSecond(u64),
 }
 
-/// When requests are issued.
+/// The rates of a job.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Rates {
-    /// Of reads, writes and trims.
+    /// One rate each for reads, writes and trims.
     Each([Option<Rate>; 3]),
-    /// Requests in a second, whatever they do.
+    /// Requests of all operations per second.
     All(f64),
 }
 
-/// A job with all that it takes from `[global]`.
+/// A job, including the options that it inherits from `[global]`.
 #[derive(Clone, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "each is an option of fio")]
 pub(super) struct Job {
@@ -65,11 +65,11 @@ pub(super) struct Job {
     pub line: u64,
     pub pattern: Pattern,
     pub sequencer: Sequencer,
-    /// Of reads, writes and trims.
+    /// Sizes of reads, writes and trims.
     pub sizes: [Sizes; 3],
     /// Whether the sizes were given as a range.
     pub is_range: bool,
-    /// Bytes that random offsets of reads, writes and trims are multiples of, where they are not the smallest size.
+    /// Alignment of the random offsets of reads, writes and trims, in bytes; `None` for the smallest size.
     pub align: Option<u64>,
     pub size: Option<u64>,
     pub file_size: Option<u64>,
@@ -80,7 +80,7 @@ pub(super) struct Job {
     pub numjobs: u64,
     pub loops: u64,
     pub read_pct: u64,
-    /// Percentage of random requests in a random pattern; of reads, writes and trims.
+    /// Percentage of random requests in a random pattern, for reads, writes and trims.
     pub random_pct: u64,
     pub iodepth: u64,
     pub in_flight: bool,
@@ -99,7 +99,7 @@ pub(super) struct Job {
     pub verify: bool,
     pub do_verify: bool,
     pub directory: Option<String>,
-    /// Names of files; fio's own where there are none.
+    /// Names of files; if empty, fio's default names are used.
     pub files: Vec<String>,
     pub number_files: u64,
     pub file_order: FileOrder,
@@ -158,13 +158,14 @@ impl Default for Job {
 }
 
 impl Job {
-    /// The error that names an option of this job.
+    /// An error about an option of this job.
     pub fn bad(&self, option: &str, value: &str, problem: &str) -> Error {
         let problem = format!("{problem} (job `{}`)", self.name);
         Error::new(Kind::Config, problem).of_field(option, 0, value.as_bytes()).at_line(self.line)
     }
 
-    /// Refuses a job without an end, and options that contradict each other; `cut`: the trace ends after a number of requests.
+    /// Refuses a job without an end, and options that contradict each other; `cut` is true if the trace ends after a given number of
+    /// requests.
     pub fn check(&self, cut: bool) -> Result<()> {
         let Some(size) = self.size.or(self.file_size) else {
             return Err(self
@@ -223,7 +224,7 @@ impl Job {
         }
     }
 
-    /// Whether each operation of the job has a rate, so that a time gives a number of requests.
+    /// Whether each operation of the job has a rate, so that a runtime determines the number of requests.
     pub fn is_paced(&self) -> bool {
         matches!(self.rates, Rates::All(_)) || self.ops().all(|op| self.rate_of(op).is_some())
     }
@@ -255,12 +256,12 @@ impl Job {
         self.align.unwrap_or_else(|| self.smallest())
     }
 
-    /// What random offsets of an operation are multiples of.
+    /// Alignment of the random offsets of an operation, in bytes.
     pub fn align_of(&self, op: Op) -> u64 {
         self.align.unwrap_or_else(|| self.sizes[index(op)].iter().map(|(bytes, _)| *bytes).min().unwrap_or(1))
     }
 
-    /// Blocks that a random request of a file may begin at.
+    /// Number of blocks of a file at which a random request may begin.
     pub fn blocks(&self) -> u64 {
         let unit = self.unit();
         self.file_length().saturating_sub(self.smallest().saturating_sub(unit)) / unit
@@ -271,7 +272,7 @@ impl Job {
         !self.pattern.random || self.random_map && aligned && self.distribution == Distribution::Even
     }
 
-    /// Whether random blocks come once in a pass.
+    /// Whether a pass accesses each random block only once.
     pub fn coverage(&self) -> Coverage {
         match (self.covers(), self.largest() == self.smallest()) {
             (false, _) => Coverage::Any,

@@ -4,7 +4,7 @@ use emmclab_trace::{Error, Kind, Result};
 
 use super::units::{KbBase, bytes, flag, time};
 
-/// An option as it stands in a job file.
+/// An option as written in a job file.
 pub(super) struct Given {
     pub line: u64,
     pub name: String,
@@ -30,10 +30,10 @@ impl Given {
         Error::new(Kind::Config, problem).of_field(&self.name, 0, self.text().as_bytes()).at_line(self.line)
     }
 
-    /// The value as one of the readers of units takes it.
+    /// The value, parsed by `read`.
     ///
     /// # Errors
-    /// [`Kind::Config`] where the value is not `what`.
+    /// [`Kind::Config`] if `read` returns `None`; `what` names the expected kind of value.
     pub fn read<T>(&self, read: impl Fn(&str) -> Option<T>, what: &str) -> Result<T> {
         let error = || match self.text() {
             text if text.starts_with('(') => self
@@ -79,10 +79,10 @@ impl Given {
     }
 }
 
-/// The sections of a job file; `variable` gives the value of `${NAME}`.
+/// The sections of a job file; `variable` returns the value of `${NAME}`.
 ///
 /// # Errors
-/// [`Kind::Syntax`] and [`Kind::Config`] with the line that is not understood.
+/// [`Kind::Syntax`] and [`Kind::Config`] with the line that cannot be read.
 pub(super) fn sections(text: &str, variable: &dyn Fn(&str) -> Option<String>) -> Result<Vec<Section>> {
     let mut found: Vec<Section> = Vec::new();
     for (line, text) in (1_u64..).zip(text.lines()) {
@@ -157,7 +157,7 @@ fn with_variables(given: &Given, value: &str, variable: &dyn Fn(&str) -> Option<
     Ok(out)
 }
 
-/// Gives all options the base of their units.
+/// Sets the base of the units of all options, from `kb_base`.
 fn set_base(sections: &mut [Section]) -> Result<()> {
     let mut base = None;
     for given in sections.iter().flat_map(|section| &section.options).filter(|one| one.name == "kb_base") {

@@ -18,7 +18,7 @@ impl Map {
         self.words[(block / 64) as usize] >> (block % 64) & 1 == 1
     }
 
-    /// The first block that is free at or after a block, from the begin again after the end; none if all are issued.
+    /// The first free block at or after a block, searching on from the beginning after the end; `None` if all have been issued.
     pub fn free_from(&self, block: u64) -> Option<u64> {
         if self.free == 0 {
             return None;
@@ -39,7 +39,7 @@ impl Map {
         None
     }
 
-    /// Takes blocks from a free one on, up to the next one that is taken; how many these are, at least 1.
+    /// Marks up to `most` blocks as issued, from the free block `block` to the next one that is taken. Returns their number, at least 1.
     pub fn take(&mut self, block: u64, most: u64) -> u64 {
         let end = block.saturating_add(most).min(self.blocks);
         let mut at = block;

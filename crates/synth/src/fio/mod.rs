@@ -1,12 +1,12 @@
 //! The requests that fio would issue for a job file, as a trace (fio's HOWTO and sources; checked against the I/O logs of fio 3.33).
 //!
-//! Jobs run at once, those after `stonewall` after all before them; `numjobs` makes copies. A file, or a copy's own file where none is
-//! named, is a region of the address space; files under `/dev/` are devices that begin at sector 0. Without a rate and think times the
-//! requests of a job come one microsecond after each other, `iodepth` of them at once where the engine keeps several in flight: they are
-//! meant to be replayed back to back.
+//! Jobs run concurrently; a job with `stonewall` starts when all jobs before it have ended. `numjobs` makes copies of a job. Each file
+//! is a region of the address space; if no file is named, each copy has its own. Files under `/dev/` are devices that begin at sector 0.
+//! Without a rate and think times, the requests of a job arrive one microsecond after each other (`iodepth` of them at once if the
+//! engine keeps several in flight): they are meant to be replayed back to back.
 //!
-//! Random offsets cover each block once before any comes again, as fio's random map does, unless `norandommap` or another distribution is
-//! asked for. The order is that of our own random numbers: sizes, shares, reuse and distribution are fio's, single addresses are not.
+//! Random offsets cover each block once before any is repeated, as with fio's random map, unless `norandommap` or another distribution is
+//! set. The random numbers are our own: sizes, shares, reuse and distribution are the same as with fio, single addresses are not.
 
 mod ignored;
 mod job;
@@ -37,12 +37,13 @@ const MOST_JOBS: u64 = 1 << 12;
 /// Time between the last request of a group and the first one of the next, in ns.
 const STEP_NS: i64 = 1_000;
 
-/// The trace of a job file. Same text, seed and version: same bytes.
+/// The trace of a job file. The same text, seed and version give the same bytes.
 pub struct FioJobs {
-    /// Copies of jobs that run at once, in groups that follow one another; the next group is last.
+    /// Copies of jobs that have not started, in groups. The copies of a group run concurrently; the groups run one after another. The next
+    /// group is last.
     groups: Vec<Vec<Runner>>,
     running: Vec<Runner>,
-    /// The begin of the running group.
+    /// Time at which the running group began, ns.
     begin: i64,
     last: i64,
     left: u64,
@@ -52,10 +53,10 @@ pub struct FioJobs {
 }
 
 impl FioJobs {
-    /// Reads a job file. `requests` ends the trace after this number of requests; `variable` gives the value of a `${NAME}` in the file.
+    /// Reads a job file. `requests` ends the trace after this number of requests; `variable` returns the value of a `${NAME}` in the file.
     ///
     /// # Errors
-    /// At an option that is not understood, a value that is none, or a job without an end.
+    /// If an option is not supported, a value is invalid, or a job has no end.
     pub fn new(
         text: &str,
         seed: u64,
@@ -107,7 +108,7 @@ impl FioJobs {
         Ok(made)
     }
 
-    /// What has to be known of the trace.
+    /// Remarks for users of the trace.
     pub fn note(&self) -> &str {
         &self.note
     }
@@ -117,7 +118,7 @@ impl FioJobs {
         self.running = self.groups.pop().unwrap_or_default();
     }
 
-    /// The next request over all jobs that run, by time, then by job.
+    /// The next request of all running jobs, by time, then by job; `None` at the end.
     fn request(&mut self) -> Option<Request> {
         loop {
             let earliest = self
@@ -154,7 +155,7 @@ impl Iterator for FioJobs {
     }
 }
 
-/// Where files lie.
+/// The regions of files in the address space.
 #[derive(Default)]
 struct Regions {
     /// First sector and length of each file.
@@ -163,7 +164,7 @@ struct Regions {
 }
 
 impl Regions {
-    /// The first byte that a copy reaches in each of its files, and the device that the file is.
+    /// For each file of a copy: the first byte that the copy accesses, and the device if the file is a device.
     fn of(&mut self, job: &Job, copy: u64, devices: &mut Names) -> Result<Vec<(u64, Option<NameId>)>> {
         let begin = job.begin(copy)?;
         let length = (begin + job.file_length()).div_ceil(512).next_multiple_of(REGION_ALIGN);
@@ -211,7 +212,7 @@ impl Regions {
     }
 }
 
-/// What the trace does not say.
+/// Remarks for users of the trace: properties of the jobs that the trace does not contain.
 fn note(jobs: &[Job]) -> String {
     let mut parts = vec!["made from a fio job file: addresses are of our own random numbers".to_owned()];
     if jobs.iter().any(|job| !job.is_paced() && job.think_ns == 0) {

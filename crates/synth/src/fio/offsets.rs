@@ -1,4 +1,4 @@
-//! The blocks that a random job goes to: each once, evenly, or by a skewed distribution.
+//! Draws the blocks of a random job: each once, with equal probability, or from a skewed distribution.
 
 use emmclab_trace::{Error, Kind, Result};
 
@@ -14,9 +14,9 @@ pub(super) enum Distribution {
     Zipf(f64),
     /// A share `1 - h` of the draws goes to a share `h` of the blocks.
     Pareto(f64),
-    /// A bell around the middle, broadened by this many percent of the blocks.
+    /// A bell curve around the middle, broadened by this many percent of the blocks.
     Normal(f64),
-    /// Parts of the file, one after the other.
+    /// Consecutive parts of the file, each with its share of the accesses.
     Zoned(Vec<Zone>),
 }
 
@@ -27,10 +27,10 @@ pub(super) struct Zone {
     pub blocks: u64,
 }
 
-/// Whether a block comes again before all others came.
+/// Whether a block may be drawn again before all others have been drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Coverage {
-    /// As drawn.
+    /// Any block may be repeated.
     Any,
     /// Each block once in a pass, by requests of one size.
     OneSize,
@@ -48,7 +48,7 @@ pub(super) struct Draw {
     eta: f64,
 }
 
-/// What is known of the blocks that came.
+/// The blocks that have been drawn in this pass.
 enum Cover {
     Any,
     /// The place in a permutation, and its keys.
@@ -65,7 +65,7 @@ const MOST_MAPPED: u64 = 1 << 32;
 
 impl Draw {
     /// # Errors
-    /// [`Kind::Config`] where a random map would have too many blocks.
+    /// [`Kind::Config`] if a random map would have too many blocks.
     pub fn new(
         distribution: &Distribution,
         blocks: u64,
@@ -116,7 +116,8 @@ impl Draw {
         }
     }
 
-    /// The blocks that a request of this many gets: fewer where it meets one that came in this pass.
+    /// Takes up to `most` blocks from `block` on and returns their number. It is smaller if the request meets a block that was issued in
+    /// this pass.
     pub fn take(&mut self, block: u64, most: u64) -> u64 {
         match &mut self.cover {
             Cover::Map(map) => map.take(block, most),
@@ -166,25 +167,25 @@ fn keys(dice: &mut Dice) -> [u64; ROUNDS] {
     std::array::from_fn(|_| dice.below(u64::MAX))
 }
 
-/// The mean of twelve even draws, moved by an even draw of this many percent of all blocks around it.
+/// A block from a bell curve: the mean of twelve uniform draws, moved by a uniform draw from a range of this many percent of all blocks.
 fn bell(deviation: f64, blocks: u64, dice: &mut Dice) -> u64 {
     let mean = (0..12).map(|_| unit(dice)).sum::<f64>() / 12.0;
     let moved = mean + (unit(dice) - 0.5) * (deviation / 100.0).min(0.5);
     ((moved.max(0.0) * blocks as f64) as u64).min(blocks - 1)
 }
 
-/// So many percent of all blocks.
+/// This percentage of all blocks.
 fn part(blocks: u64, percent: u64) -> u64 {
     (u128::from(blocks) * u128::from(percent) / 100) as u64
 }
 
-/// Spreads ranks over the blocks, so that hot blocks are no neighbours. As fio does by multiplication, and as there ranks may meet in one
-/// block unless the number of blocks is a power of two.
+/// Spreads ranks over the blocks by multiplication, so that hot blocks are no neighbours. As in fio, two ranks may be mapped to one block
+/// unless the number of blocks is a power of two.
 fn scattered(rank: u64, blocks: u64) -> u64 {
     rank.wrapping_mul(0x9e37_79b9_7f4a_7c15) % blocks
 }
 
-/// A permutation of all blocks without a table: rounds over the two halves of the bits, again while the result is no block.
+/// A permutation of all blocks without a table: a Feistel network over the bits of the number, repeated until the result is a block.
 fn permuted(place: u64, blocks: u64, keys: &[u64; ROUNDS]) -> u64 {
     let half = (64 - (blocks - 1).leading_zeros()).div_ceil(2).max(1);
     let mask = (1_u64 << half) - 1;
@@ -202,12 +203,12 @@ fn permuted(place: u64, blocks: u64, keys: &[u64; ROUNDS]) -> u64 {
     }
 }
 
-/// In [0, 1).
+/// A random number in [0, 1).
 pub(super) fn unit(dice: &mut Dice) -> f64 {
     dice.below(1 << 53) as f64 / (1_u64 << 53) as f64
 }
 
-/// The sum of `1 / r^theta`; of many blocks the integral after the first ones.
+/// The sum of `1 / r^theta` over all ranks. After the first 100,000 ranks it is approximated by an integral.
 fn harmonic(blocks: u64, theta: f64) -> f64 {
     const EXACT: u64 = 100_000;
     let first: f64 = (1..=blocks.min(EXACT)).map(|rank| (rank as f64).powf(-theta)).sum();

@@ -1,4 +1,4 @@
-//! From sections and options to jobs, and what is not understood.
+//! Converts sections with their options to jobs, and refuses options that are not supported.
 
 use emmclab_trace::{Error, Kind, Result};
 
@@ -12,10 +12,10 @@ const SECOND: u64 = 1_000_000_000;
 /// Maximum number of files of a copy of a job.
 const MOST_FILES: u64 = 1 << 16;
 
-/// The jobs of a file, each with what it takes from the `[global]` sections before it.
+/// The jobs of a file, each with the options of the `[global]` sections before it.
 ///
 /// # Errors
-/// At an option that is not understood, or a value that is none.
+/// If an option is not supported, or a value is invalid.
 pub(super) fn jobs(text: &str, variable: &dyn Fn(&str) -> Option<String>) -> Result<Vec<Job>> {
     let mut global = Job::default();
     let mut jobs: Vec<Job> = Vec::new();
@@ -39,7 +39,7 @@ pub(super) fn jobs(text: &str, variable: &dyn Fn(&str) -> Option<String>) -> Res
     Ok(jobs)
 }
 
-/// Sets what an option says; options of one subject are together.
+/// Applies an option to a job; each subject has its own function.
 fn set(job: &mut Job, given: &Given) -> Result<()> {
     if !(set_requests(job, given)? || set_places(job, given)? || set_times(job, given)?) {
         check_other(given)?;
@@ -47,7 +47,7 @@ fn set(job: &mut Job, given: &Given) -> Result<()> {
     Ok(())
 }
 
-/// What is asked of the device; false for an option of another subject.
+/// Applies an option about the kind of requests; false for an option of another subject.
 fn set_requests(job: &mut Job, given: &Given) -> Result<bool> {
     match given.name.as_str() {
         "rw" | "readwrite" => job.pattern = pattern(given)?,
@@ -89,7 +89,7 @@ fn set_requests(job: &mut Job, given: &Given) -> Result<bool> {
     Ok(true)
 }
 
-/// Where requests go, and how many there are; false for an option of another subject.
+/// Applies an option about places or number of requests; false for an option of another subject.
 fn set_places(job: &mut Job, given: &Given) -> Result<bool> {
     match given.name.as_str() {
         "ba" | "blockalign" => job.align = Some(given.bytes()?).filter(|bytes| *bytes > 0),
@@ -132,7 +132,7 @@ fn set_places(job: &mut Job, given: &Given) -> Result<bool> {
     Ok(true)
 }
 
-/// When requests are issued; false for an option of another subject.
+/// Applies an option about times; false for an option of another subject.
 fn set_times(job: &mut Job, given: &Given) -> Result<bool> {
     match given.name.as_str() {
         "thinktime" => job.think_ns = given.time(MICROSECOND)?,
@@ -155,7 +155,7 @@ fn set_times(job: &mut Job, given: &Given) -> Result<bool> {
     Ok(true)
 }
 
-/// Refuses options that change what is issued in a way that is not understood, and passes over those that change nothing.
+/// Refuses options that change the requests in a way that is not supported, and ignores those without effect.
 fn check_other(given: &Given) -> Result<()> {
     let name = given.name.as_str();
     if WITHOUT_EFFECT.contains(&name) {

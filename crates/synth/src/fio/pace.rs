@@ -6,7 +6,7 @@ use super::job::{Job, Rate, Rates, index};
 use super::offsets::unit;
 use crate::deal::Dice;
 
-/// Time between requests that nothing paces: they are meant to be replayed back to back.
+/// Time between requests that no rate paces, ns: they are meant to be replayed back to back.
 const STEP_NS: u64 = 1_000;
 const SECOND_NS: f64 = 1e9;
 
@@ -27,12 +27,12 @@ impl Pace {
         Self { start, now: start, issued: 0, next: [start; 3], bytes: [0; 3], requests: [0; 3] }
     }
 
-    /// When the next request of a paced job may be issued at the earliest, from the start of the job.
+    /// Earliest time of the next request of a paced job, in ns after the start of the job.
     pub fn next(&self) -> u64 {
         self.next.iter().copied().filter(|next| *next > self.start).min().map_or(0, |next| next - self.start)
     }
 
-    /// The operation of a mixed job: the one that was drawn, unless its rate holds it back and the other is due before.
+    /// The next operation of a mixed job: the one that was drawn, unless its rate delays it and the other operation is due earlier.
     pub fn due(&self, job: &Job, drawn: Op) -> Op {
         let other = if drawn == Op::Read { Op::Write } else { Op::Read };
         let due = |op: Op| if job.rate_of(op).is_some() { self.next[index(op)] } else { 0 };
@@ -79,12 +79,12 @@ impl Pace {
         at
     }
 
-    /// When an operation is due next, by the bytes or requests so far.
+    /// The time at which an operation is due next, from its bytes or requests so far.
     fn due_after(&self, job: &Job, rate: Rate, of: usize, dice: &mut Dice) -> u64 {
         let smallest = job.sizes[of].iter().map(|(bytes, _)| *bytes).min().unwrap_or(1);
         let (by_bytes, per_second) = match rate {
             Rate::BytesPerSecond(rate) => (true, rate),
-            // Of a range of sizes, fio counts requests of the smallest one.
+            // For a range of sizes, fio counts requests of the smallest size.
             Rate::RequestsPerSecond(rate) if job.is_range => (true, rate.saturating_mul(smallest)),
             Rate::RequestsPerSecond(rate) => (false, rate),
         };
@@ -97,7 +97,7 @@ impl Pace {
         self.start.saturating_add(u64::try_from(since).unwrap_or(u64::MAX))
     }
 
-    /// The time of a request that no rate holds back: a sync, or a read that verifies.
+    /// The time of a request that no rate delays: a sync, or a read that verifies.
     pub fn unpaced(&mut self) -> u64 {
         self.now = self.now.saturating_add(STEP_NS);
         self.now
@@ -108,7 +108,7 @@ fn in_flight(job: &Job) -> u64 {
     if job.in_flight { job.iodepth } else { 1 }
 }
 
-/// The time of this many requests at a rate in a second, in ns.
+/// The time that this many requests need at a rate per second, in ns.
 fn times(requests: u64, rate: f64) -> u64 {
     (requests as f64 * SECOND_NS / rate) as u64
 }

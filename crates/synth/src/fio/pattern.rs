@@ -6,22 +6,22 @@ use super::job::{Job, Ops, Pattern as Accesses, Rates};
 use super::offsets::Distribution;
 use super::{FioJobs, impossible};
 
-/// A workload of one kind.
+/// A workload described by a few figures.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Pattern {
     /// Percentage of reads; the others are writes.
     pub read_pct: u64,
     /// Bytes of each request.
     pub bytes: u64,
-    /// Bytes of the part of the disk that it goes to.
+    /// Bytes of the part of the disk that is accessed.
     pub span: u64,
-    /// Percentage of requests at a random place; the others go on where the last one ended.
+    /// Percentage of requests at a random place; the others continue where the last one ended.
     pub random_pct: u64,
-    /// The exponent of a Zipf distribution of random places; none if each block comes with the same probability.
+    /// The exponent of a Zipf distribution of random places; `None` if all blocks have the same probability.
     pub zipf: Option<f64>,
     /// Requests in a second.
     pub iops: f64,
-    /// Whether requests come at random times (a Poisson process) rather than at the same distance.
+    /// Whether requests arrive at random times (a Poisson process) rather than at equal intervals.
     pub poisson: bool,
     /// Writes between two flushes; 0 for none.
     pub flush_every: u64,
@@ -46,7 +46,7 @@ impl Pattern {
     /// The trace of this many reads and writes.
     ///
     /// # Errors
-    /// At a figure that is out of range.
+    /// If a figure is out of range.
     pub fn trace(&self, seed: u64, requests: u64) -> Result<FioJobs> {
         let job = self.job(requests)?;
         let note =

@@ -15,10 +15,10 @@ pub(super) struct File {
     begin: u64,
     device: Option<NameId>,
     draw: Draw,
-    /// Where the last request of each operation ended, and where it began, in bytes from the begin.
+    /// End and start of the last request of each operation, in bytes from `begin`.
     ends: [u64; 3],
     starts: [u64; 3],
-    /// Whether the job is done with it in this pass.
+    /// Whether this pass has no more requests for the file.
     is_done: bool,
 }
 
@@ -48,12 +48,12 @@ pub(super) struct Runner {
     job: Arc<Job>,
     process: NameId,
     files: Vec<File>,
-    /// The seed of the first pass; others follow it.
+    /// The seed of the first pass; those of later passes are derived from it.
     seed: u64,
     dice: Dice,
     pace: Pace,
     phase: Phase,
-    /// The file that the next request is for, where they take turns.
+    /// The file of the next request, if the files take turns.
     turn: usize,
     /// Requests left of the run from the last random offset.
     run: u64,
@@ -64,13 +64,13 @@ pub(super) struct Runner {
     /// Writes so far, and whether the last request was a sync.
     writes: u64,
     is_synced: bool,
-    /// The write that a trim goes before.
+    /// The write that follows the last trim (`trimwrite`).
     owed: Option<Planned>,
     next: Option<Request>,
 }
 
 impl Runner {
-    /// `places`: the first byte of each of its files, and the device that it is.
+    /// Creates a copy of a job. `places` has the first byte of each of its files, and the device if the file is a device.
     pub fn new(job: Arc<Job>, places: &[(u64, Option<NameId>)], seed: u64, process: NameId) -> Result<Self> {
         let mut dice = Dice::new(seed);
         let file = |&(begin, device): &(u64, Option<NameId>)| {
@@ -103,7 +103,7 @@ impl Runner {
         Ok(made)
     }
 
-    /// The next request, which stays.
+    /// Returns the next request without removing it.
     pub fn peek(&mut self) -> Option<Request> {
         if self.next.is_none() && self.phase != Phase::Over {
             self.next = self.make();
@@ -116,7 +116,7 @@ impl Runner {
         self.next.take()
     }
 
-    /// Begins a pass from the state that its number gives, so that the same pass can be gone through again.
+    /// Begins a pass with a seed that depends only on its number, so that the same pass can be repeated to verify it.
     fn begin_pass(&mut self) {
         self.dice = Dice::new(self.seed.wrapping_add(self.loops.wrapping_mul(0x9e37_79b9_7f4a_7c15)));
         for file in &mut self.files {
@@ -162,14 +162,14 @@ impl Runner {
         }
     }
 
-    /// Whether a sync comes next. As in fio it comes after each request while the number of writes is a multiple of `fsync`: reads of a
-    /// mixed job have one after each of them until the next write.
+    /// Whether the next request is a sync. As in fio, a sync follows each request while the number of writes is a multiple of `fsync`:
+    /// in a mixed job also each read until the next write.
     fn is_sync_due(&self) -> bool {
         let every = self.job.fsync;
         every > 0 && self.writes > 0 && self.writes.is_multiple_of(every) && !self.is_synced
     }
 
-    /// Whether the job's time is over; without rates nobody knows how far a device comes in it.
+    /// Whether the job's runtime is over. Always false without rates, because the number of requests then depends on the device.
     fn is_late(&self) -> bool {
         self.job.is_paced() && self.job.runtime_ns.is_some_and(|limit| self.pace.next() >= limit)
     }
@@ -195,7 +195,7 @@ impl Runner {
     /// Chooses operation, file and place of a request; none if all files are done.
     fn place(&mut self) -> Option<Planned> {
         let op = self.operation();
-        // A pass over the files again where the job does more than one pass.
+        // With these options a pass may go over the files more than once.
         let again = self.job.io_size.is_some() || self.job.time_based;
         let mut begun_anew = false;
         loop {
@@ -284,7 +284,7 @@ impl Runner {
         if !self.job.verifies() {
             return None;
         }
-        // Counts down from the requests that the pass issued, so that a pass that its time ended is read as far as it came.
+        // Counts down from the number of requests that the pass issued: if the runtime ended the pass, only its part is read.
         while self.issued > 0 {
             let planned = self.place()?;
             self.issued -= 1;
@@ -341,11 +341,11 @@ fn nanos(at: u64) -> Nanos {
     Nanos(at.min(i64::MAX as u64).cast_signed())
 }
 
-/// Where a sequential request begins, after the end of the last one; none at the end of the file.
+/// Offset of a sequential request after one that ended at `end`; `None` at the end of the file.
 fn sequential(job: &Job, end: u64) -> Option<u64> {
     let length = job.file_length();
     let hole = job.pattern.hole;
-    // A run of a random pattern has no holes; nor has the begin of the file.
+    // There is no hole in a run of a random pattern, nor at the beginning of the file.
     if end >= length || hole == 0 || end == 0 {
         return (end < length).then_some(end);
     }

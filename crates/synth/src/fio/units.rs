@@ -1,6 +1,6 @@
 //! Numbers of a job file with their units, as fio reads them.
 
-/// What `kb_base` says: the unit `k` is 1,024 bytes and `KiB` 1,000, or the other way round.
+/// The meaning of units, set by `kb_base`: `k` is 1,024 bytes and `KiB` 1,000, or the other way round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum KbBase {
     /// `kb_base=1024`, fio's default.
@@ -14,7 +14,7 @@ pub(super) fn bytes(text: &str, base: KbBase) -> Option<u64> {
     let text = text.trim().to_ascii_lowercase();
     let (digits, is_hex) = text.strip_prefix("0x").map_or((text.as_str(), false), |digits| (digits, true));
     let end = digits.find(|c: char| !(c.is_ascii_digit() || is_hex && c.is_ascii_hexdigit()));
-    // The suffix `b` is a hexadecimal digit, too, and fio takes it for one.
+    // After `0x`, the suffix `b` is read as a hexadecimal digit, as in fio.
     let (digits, unit) = digits.split_at(end.unwrap_or(digits.len()));
     let number = u64::from_str_radix(digits, if is_hex { 16 } else { 10 }).ok()?;
     let (letter, rest) = unit.split_at(unit.len().min(1));
@@ -53,7 +53,7 @@ pub(super) fn time(text: &str, usual: u64) -> Option<u64> {
     digits.parse::<u64>().ok()?.checked_mul(unit)
 }
 
-/// `1` and `0`, or nothing after the option's name.
+/// Reads a flag: `1`, `0`, or no value, which means true. `None` for anything else.
 pub(super) fn flag(text: Option<&str>) -> Option<bool> {
     match text.map(str::trim) {
         None | Some("1") => Some(true),

@@ -7,7 +7,7 @@ use super::lines::Given;
 use super::offsets::{Distribution, Zone};
 use super::units::{KbBase, bytes};
 
-/// The value of `rw`: operations, and for random patterns the number of requests from one offset on, else bytes to pass over.
+/// The value of `rw`: operations, and for random patterns the number of requests from one offset on, else the bytes to skip.
 pub(super) fn pattern(given: &Given) -> Result<Pattern> {
     let value = given.text();
     let (name, modifier) =
@@ -54,7 +54,7 @@ pub(super) fn sequencer(given: &Given) -> Result<Sequencer> {
     }
 }
 
-/// Three values with commas between them, of reads, writes and trims. One that is not given is that before it.
+/// Three values separated by commas, of reads, writes and trims. Missing values at the end equal the one before; an empty value is `None`.
 fn of_each<T: Clone>(given: &Given, read: impl Fn(&str) -> Option<T>, what: &str) -> Result<[Option<T>; 3]> {
     let mut last = None;
     let mut parts = given.text().split(',');
@@ -75,7 +75,7 @@ fn of_each<T: Clone>(given: &Given, read: impl Fn(&str) -> Option<T>, what: &str
     Ok(found)
 }
 
-/// Sets sizes of reads, writes and trims by one of the readers of sizes.
+/// Sets the sizes of reads, writes and trims, parsed by `read`.
 pub(super) fn set_sizes(job: &mut Job, given: &Given, read: fn(&str, KbBase) -> Option<Sizes>) -> Result<()> {
     let whole = |part: &str| {
         read(part, given.base).filter(|sizes| {
@@ -113,7 +113,7 @@ pub(super) fn split(text: &str, base: KbBase) -> Option<Sizes> {
     if given > 100 || open == 0 && given != 100 {
         return None;
     }
-    // In shares of a whole that the open ones divide.
+    // All shares are multiplied by the number of sizes without a share, so that the rest divides evenly among these.
     let scale = open.max(1);
     let share_of = |share: Option<u64>| share.map_or(100 - given, |share| share * scale);
     Some(sizes.into_iter().map(|(size, share)| (size, share_of(share))).collect())
@@ -173,7 +173,8 @@ pub(super) fn distribution(given: &Given) -> Result<Distribution> {
     }
 }
 
-/// `50/5:30/15:20/80`; zones without a number of blocks share what is left. Zones for each operation (with commas) are none of these.
+/// `50/5:30/15:20/80`; zones without a number of blocks share what is left. Separate zones for each operation (with commas) are not
+/// supported.
 fn zones(text: &str) -> Option<Vec<Zone>> {
     let mut found = Vec::new();
     for part in text.split(':') {

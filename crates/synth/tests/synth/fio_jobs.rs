@@ -18,7 +18,7 @@ fn refused(text: &str) -> Error {
     FioJobs::new(text, 1, None, &no_variable).map(|_| ()).unwrap_err()
 }
 
-/// Bytes of the first sectors, in units of 4 KiB.
+/// Addresses of the requests, in units of 4 KiB.
 fn places(all: &[Request]) -> Vec<u64> {
     all.iter().map(|one| one.sector.0 / 8).collect()
 }
@@ -77,7 +77,7 @@ fn mixes_sizes_and_syncs_have_their_shares() {
     let ops: Vec<_> = all.iter().map(|one| one.op).collect();
     let flushes: Vec<_> = (0..ops.len()).filter(|at| ops[*at] == Op::Flush).collect();
     assert_eq!((ops.len(), flushes), (11, vec![4, 9, 10]));
-    // As fio does, which asks for a sync behind each read, too, while the number of writes is a multiple.
+    // As in fio, a sync also follows each read while the number of writes is a multiple of `fsync`.
     let all = made("[s]\nrw=rw\nbs=4k\nsize=1m\nfsync=4\n");
     let mut writes = 0;
     for pair in all.windows(2) {
@@ -120,7 +120,7 @@ fn a_rate_and_think_times_pace_a_job() {
     assert_eq!(gaps, [1_000, 5_001_000, 1_000]);
     let all = made("[r]\nrw=read\nbs=4k\nsize=1m\ntime_based\nruntime=10\nrate=40k\n");
     assert_eq!(all.len(), 100);
-    // The rates of reads and writes, and not rwmixread, give the shares of a job that has both.
+    // If a job has rates of reads and writes, these determine the shares, not rwmixread.
     let all = made("[m]\nrw=rw\nrwmixread=50\nbs=4k\nsize=64m\nrate=400k,100k\n");
     let reads = all.iter().filter(|one| one.op == Op::Read).count() as f64;
     assert!((reads / all.len() as f64 - 0.8).abs() < 0.01, "{reads}");

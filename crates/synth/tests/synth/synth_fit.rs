@@ -1,4 +1,4 @@
-//! A trace and its twin: what `fit` keeps, and what it must not keep.
+//! A trace and the synthetic trace of its model (its twin): the properties that `fit` keeps, and those that it must not keep.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -45,7 +45,7 @@ fn twin(model: &WorkloadModel) -> Vec<Batch> {
     Synthesizer::new(model, &SynthOptions::default()).unwrap().collect()
 }
 
-/// Figures beyond Tables III and IV, which a model may well miss.
+/// Figures beyond Tables III and IV, which a model need not reproduce.
 fn beyond(report: &ProfileReport) -> Vec<(String, Option<f64>)> {
     let mut out = Vec::new();
     let pages = report.working_set.unwrap_or_default();
@@ -110,7 +110,7 @@ fn table(report: &ProfileReport) -> Vec<(String, Option<f64>)> {
     .into()
 }
 
-/// Prints the figures of both side by side; the largest difference in percent of the first.
+/// Prints the figures of both side by side; returns the largest difference in percent of the first.
 fn compare(title: &str, real: &[(String, Option<f64>)], synthetic: &[(String, Option<f64>)]) -> f64 {
     let mut worst = 0.0_f64;
     println!("\n{title:<34} {:>14} {:>14} {:>9}", "trace", "synthetic", "off, %");
@@ -125,7 +125,7 @@ fn compare(title: &str, real: &[(String, Option<f64>)], synthetic: &[(String, Op
     worst
 }
 
-/// Tables III and IV of a trace and of its twin agree within `limit_pct`; figures beyond are printed.
+/// Tables III and IV of a trace and of its twin agree within `limit_pct`; further figures are only printed.
 fn twin_holds(name: &str, batches: &[Batch], limit_pct: f64) {
     let model = fit(batches);
     let text = model.to_toml().unwrap();
@@ -234,7 +234,7 @@ fn a_model_does_not_depend_on_addresses_names_or_the_clock() {
     let (batches, ..) = read(&path);
     let text = |sectors, time| {
         let mut model = fit(&disguised(&batches, sectors, time));
-        // The size of the device, as a power of two, is all that is kept of where requests went.
+        // The size of the device, as a power of two, is the only property of the addresses that a model keeps.
         model.address_space_gb = 32;
         model.to_toml().unwrap()
     };

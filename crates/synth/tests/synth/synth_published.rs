@@ -25,7 +25,7 @@ fn workloads(seed: u64) -> Vec<(PublishedRow, Vec<Request>)> {
 /// rounds to the nearest). Nothing else is tolerated beyond 2 %.
 fn statistics(row: &PublishedRow, got: &Measured) -> Vec<(&'static str, f64, f64, f64, f64)> {
     let (cents, half, ones) = (0.005, 0.5, 0.5);
-    // The combos' printed counts are other rows' (see the notes in the presets); size and rates say what they were.
+    // The counts printed for the combos belong to other rows (see the notes in the presets); rate and duration give the right ones.
     let requests =
         if row.kind == "combo" { row.arrival_rate_per_s * row.duration_s } else { row.requests as f64 };
     vec![

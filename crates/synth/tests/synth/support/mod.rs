@@ -1,4 +1,4 @@
-//! What the synthesis tests share: an independent measure of a trace.
+//! Helpers of the synthesis tests, with an independent measurement of a trace.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -26,7 +26,7 @@ pub fn requests(batches: &[Batch]) -> Vec<Request> {
     batches.iter().flat_map(|batch| batch.iter().collect::<Vec<_>>()).collect()
 }
 
-/// Tables III and IV by their definitions, in plain arithmetic and apart from the crate's own characterisation.
+/// The figures of Tables III and IV, computed from their definitions and independently of the crate's own characterisation.
 #[derive(Debug, Default)]
 pub struct Measured {
     pub requests: u64,
@@ -88,7 +88,7 @@ pub fn measure(requests: &[Request]) -> Measured {
     }
 }
 
-/// Share of the gaps between arrivals for which `rule` holds, percent; it is given milliseconds.
+/// Share of the gaps between arrivals for which `rule` holds, percent; `rule` is called with milliseconds.
 pub fn gaps_pct(requests: &[Request], rule: impl Fn(f64) -> bool) -> f64 {
     let count =
         requests.windows(2).filter(|pair| rule((pair[1].arrival - pair[0].arrival).as_millis_f64())).count();
