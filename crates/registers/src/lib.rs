@@ -1,7 +1,7 @@
-//! What a device says of itself: the `EXT_CSD` register of an eMMC (JESD84-B51, 7.4) and the descriptors of a UFS (JESD220, 14), in
-//! the forms that tools print, with what they mean in plain words and for a device preset.
+//! Reads the registers of a device: the `EXT_CSD` register of an eMMC (JESD84-B51, 7.4) and the descriptors of a UFS (JESD220, 14),
+//! in the forms that tools print. Describes them in plain words, and derives the settings of a device preset from them.
 //!
-//! The fields of `EXT_CSD` are declared once, in [`ext_csd::fields`], also for those that write the register.
+//! The fields of `EXT_CSD` are declared once, in [`ext_csd::fields`], also for the code that writes the register.
 
 pub mod ext_csd;
 mod report;
@@ -15,10 +15,10 @@ pub use report::{Fact, FieldRow, Report, Setting, Stated, Value};
 pub use source::Source;
 pub use ufs::{is_ufs, is_ufs_file};
 
-/// What the registers in these files say: one file, or the files of a tree, of one device.
+/// Reads the registers of one device from one file, or from the files of a tree.
 ///
 /// # Errors
-/// Where they are in none of the known forms, damaged, of no device, or contradict each other.
+/// If the files have none of the known forms, are damaged, are not of a device, or contradict each other.
 pub fn read(sources: &[Source<'_>]) -> Result<Report> {
     let is_register = |source: &&Source<'_>| {
         source.path.file_name().is_some_and(|name| name == "ext_csd") || is_ext_csd(source.bytes)
@@ -40,7 +40,7 @@ pub fn read(sources: &[Source<'_>]) -> Result<Report> {
         (None, false, _) if !files.is_empty() => {
             ext_csd::ExtCsd::of_nothing().with_files(&files).map(|found| found.report())
         }
-        // A single file is a register that is damaged, or something else; the reader says what is wrong.
+        // A single file is a register that is damaged, or something else; the reader reports what is wrong.
         (None, false, [only]) => ext_csd::ExtCsd::read(only).map(|found| found.report()),
         (None, false, _) => {
             Err(Error::new(Kind::UnknownFormat, "there is no EXT_CSD register and no descriptor of a UFS")
@@ -49,7 +49,7 @@ pub fn read(sources: &[Source<'_>]) -> Result<Report> {
     }
 }
 
-/// The one register that all of these are.
+/// The register in these files; an error if they differ.
 fn one_of<'a>(mut sources: impl Iterator<Item = &'a Source<'a>>) -> Result<ext_csd::ExtCsd> {
     let Some(first) = sources.next() else {
         return Err(Error::new(Kind::Empty, "there is no EXT_CSD register"));

@@ -1,4 +1,4 @@
-//! What the registers of a device say, for people and for a device preset.
+//! The contents of a device's registers, for people and for a device preset.
 
 use std::fmt::Write;
 
@@ -11,30 +11,30 @@ pub struct Report {
     pub kind: &'static str,
     /// The standard that it follows, as `eMMC 5.1`.
     pub standard: String,
-    /// The preset of the same class, from which a preset of this device takes what no register says.
+    /// The preset of the same class, from which a preset of this device takes the settings that no register has.
     pub like: &'static str,
-    /// What it says in plain words.
+    /// Properties of the device in plain words.
     pub facts: Vec<Fact>,
     /// Every field, by its name in the standard.
     pub fields: Vec<FieldRow>,
-    /// Settings of a device that the registers give.
+    /// Settings of a device that are derived from the registers.
     pub settings: Vec<Setting>,
-    /// The capacity in bytes, where it is known.
+    /// The capacity in bytes, if it is known.
     pub capacity: Option<Stated>,
     /// Bytes of flash in SLC mode: the enhanced area, or `WriteBooster`.
     pub slc: Option<Stated>,
-    /// What is known but has no setting, or was not taken over, with the reason.
+    /// Notes on values that have no setting or were left out, with the reason.
     pub notes: Vec<String>,
 }
 
-/// One thing that the device is or can do.
+/// One property of the device.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Fact {
-    /// What it is about.
+    /// The name of the property.
     pub topic: &'static str,
-    /// What the device says; nothing if it is not known.
+    /// The property in words; `None` if it is not known.
     pub text: Option<String>,
-    /// The fields that say so.
+    /// The fields from which it was read.
     pub from: Vec<&'static str>,
 }
 
@@ -47,7 +47,7 @@ pub struct FieldRow {
     pub register: String,
     /// Its place in the register, as `[252:249]` or `0x10`; empty if it has none.
     pub place: String,
-    /// Its value; a long number or a text as text; nothing if it is not known.
+    /// Its value; a long number or a text as text; `None` if it is not known.
     pub value: Option<Value>,
     /// Its meaning.
     pub meaning: &'static str,
@@ -63,7 +63,7 @@ pub enum Value {
     Text(String),
 }
 
-/// A setting of a device that a register gives.
+/// A setting of a device that is derived from a register.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Setting {
     /// Its dotted key.
@@ -92,7 +92,7 @@ impl Facts {
     }
 }
 
-/// A value as hexadecimal digits with `0x`, of bytes with the lowest first.
+/// A value as hexadecimal digits with `0x`; `bytes` has the lowest byte first.
 pub(crate) fn hex_number(bytes: &[u8]) -> String {
     bytes.iter().rev().fold("0x".to_owned(), |mut digits, byte| {
         let _ = write!(digits, "{byte:02x}");
@@ -124,7 +124,7 @@ pub(crate) fn grouped(number: u64) -> String {
     out
 }
 
-/// The steps in which eMMC and UFS report the life that is used.
+/// The used part of the estimated life in words, from the step that eMMC and UFS report; `None` for 0, not defined.
 pub(crate) fn life_used(step: u64) -> Option<String> {
     match step {
         0 => None,
@@ -134,7 +134,7 @@ pub(crate) fn life_used(step: u64) -> Option<String> {
     }
 }
 
-/// How much of the spare blocks is used.
+/// The state of the spare blocks in words; `None` for 0, not defined.
 pub(crate) fn end_of_life(state: u64) -> Option<String> {
     match state {
         0 => None,

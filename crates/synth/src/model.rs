@@ -136,8 +136,8 @@ impl WorkloadModel {
     /// Reads a model from TOML and checks it.
     ///
     /// # Errors
-    /// [`Kind::Config`] where the text is no TOML, a key is unknown or missing, or values are impossible; then all of
-    /// them are named.
+    /// [`Kind::Config`] if the text is no TOML, a key is unknown or missing, or values are impossible; then all of
+    /// these values are named.
     pub fn from_toml(text: &str) -> Result<Self> {
         let model: Self = toml::from_str(text).map_err(|error| {
             let before = error.span().map_or(0, |span| span.start.min(text.len()));
@@ -153,11 +153,11 @@ impl WorkloadModel {
     /// The model as TOML, without comments.
     ///
     /// # Errors
-    /// [`Kind::Config`] where the model is impossible; a checked one always has a form in TOML.
+    /// [`Kind::Config`] if the model is impossible; a checked one can always be written as TOML.
     pub fn to_toml(&self) -> Result<String> {
         self.check()?;
         let text = toml::to_string(self).map_err(|error| Error::new(Kind::Config, error.to_string()))?;
-        // A row of the curve in a line, lists of pairs as they are.
+        // Each row of the curve has its own line; lists of pairs stay on one line.
         Ok(match text.split_once("\ncurve = [[") {
             Some((head, curve)) => {
                 format!(
@@ -181,7 +181,7 @@ impl WorkloadModel {
 }
 
 impl OperationModel {
-    /// How many there are in the workload at its own length.
+    /// Number of requests of this operation in the workload at its own length.
     pub fn requests(&self) -> u64 {
         self.sizes_kb.iter().map(|(_, count)| count).sum()
     }

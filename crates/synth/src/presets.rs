@@ -82,7 +82,7 @@ fn presets() -> impl Iterator<Item = &'static (&'static str, &'static str)> {
 /// The text of a preset, with its comments. Case does not matter.
 ///
 /// # Errors
-/// [`Kind::Config`] where there is no such preset; the hint lists them.
+/// [`Kind::Config`] if there is no such preset; the hint lists all presets.
 pub fn text(name: &str) -> Result<&'static str> {
     presets().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, text)| *text).ok_or_else(|| {
         let known = names().collect::<Vec<_>>().join(", ");

@@ -1,5 +1,5 @@
-//! The files in which Linux shows an eMMC in sysfs: its registers CID and CSD (JESD84-B51, 7.2 and 7.3), what they say, and some
-//! fields of `EXT_CSD` (`Documentation/driver-api/mmc/mmc-dev-attrs.rst`). They can be read where `EXT_CSD` itself cannot.
+//! The files of an eMMC in the sysfs of Linux: its registers CID and CSD (JESD84-B51, 7.2 and 7.3), parts of these, and some
+//! fields of `EXT_CSD` (`Documentation/driver-api/mmc/mmc-dev-attrs.rst`). They can be read even if `EXT_CSD` itself cannot.
 
 use std::path::Path;
 
@@ -45,7 +45,7 @@ const OF_EXT_CSD: [&str; 7] =
 
 const HINT: &str = "read the files of /sys/block/mmcblk0/device again";
 
-/// Whether a file of a tree, by its path, is one of an eMMC in sysfs: its folder has the name of a card, as `mmc0:0001`.
+/// Whether a path is that of a sysfs file of an eMMC: its folder has the name of a card, such as `mmc0:0001`.
 pub fn is_card_file(path: &Path) -> bool {
     let name = |path: &Path| path.file_name().and_then(|name| name.to_str()).map(str::to_owned);
     let (Some(file), Some(folder)) = (name(path), path.parent().and_then(name)) else { return false };
@@ -59,22 +59,22 @@ pub fn is_card_file(path: &Path) -> bool {
     is_card && (OF_EXT_CSD.contains(&&*file) || PARTS.iter().any(|part| part.file == file))
 }
 
-/// What these files say.
+/// The contents of these files.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Card {
     /// Values by their number in [`PARTS`].
     parts: Vec<(usize, String)>,
     /// Fields of `EXT_CSD`, with their bytes.
     pub fields: Vec<(Field, Vec<u8>)>,
-    /// What was left out, with the reason.
+    /// Notes on values that were left out, with the reason.
     pub notes: Vec<String>,
 }
 
 impl Card {
-    /// The card of these files.
+    /// Reads these files.
     ///
     /// # Errors
-    /// Where a file holds something else than the kernel prints, or only zeros or ones.
+    /// If a file has other contents than the kernel prints, or only zeros or ones.
     pub fn read(sources: &[&Source<'_>]) -> Result<Self> {
         let mut card = Self::default();
         for source in sources {
@@ -134,7 +134,7 @@ impl Card {
         Ok(())
     }
 
-    /// Whether the digits are a register: its checksum is right, or the host has left it out.
+    /// Whether the digits are a valid register: its checksum is right, or 0 because the host has left it out. If not, a note is added.
     fn is_whole(&mut self, name: &'static str, text: &str) -> Result<bool> {
         if text.len() != 32 {
             return Err(Error::new(

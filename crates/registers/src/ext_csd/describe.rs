@@ -1,4 +1,4 @@
-//! What the register of an eMMC says, in plain words.
+//! Describes the register of an eMMC in plain words.
 
 use super::fields::{self, FIELDS, Field};
 use super::{ExtCsd, NEWEST, settings};
@@ -10,7 +10,7 @@ const PARTITION_UNIT: u64 = 128 << 10;
 const ERASE_UNIT: u64 = 512 << 10;
 
 impl ExtCsd {
-    /// Everything that it says.
+    /// The report on all values of the register.
     pub fn report(&self) -> Report {
         let mut notes = self.card.as_ref().map_or_else(Vec::new, |card| card.notes.clone());
         self.note_gaps(&mut notes);
@@ -29,7 +29,7 @@ impl ExtCsd {
         }
     }
 
-    /// The standard of its revision.
+    /// The version of the standard that has this revision.
     fn standard(&self) -> String {
         let version = match self.revision() {
             None => return "eMMC".to_owned(),
@@ -47,7 +47,7 @@ impl ExtCsd {
         format!("eMMC {version}")
     }
 
-    /// What is not known of a newer revision, and fields that an older one does not have.
+    /// Adds notes on fields that are not known (of a newer revision), and on values of fields that this revision does not have.
     fn note_gaps(&self, notes: &mut Vec<String>) {
         let Some(revision) = self.revision() else {
             notes.push("EXT_CSD_REV is not given: the fields are read as those of eMMC 5.1".to_owned());
@@ -216,7 +216,7 @@ impl ExtCsd {
         (!has.is_empty()).then(|| has.join(", "))
     }
 
-    /// The version of the firmware: its letters, or its digits where it has none.
+    /// The version of the firmware: as text if it is printable, else in hexadecimal digits.
     fn firmware(&self) -> Option<String> {
         self.stated(fields::FIRMWARE_VERSION)?;
         let bytes = self.bytes_of(fields::FIRMWARE_VERSION)?;

@@ -1,16 +1,16 @@
 //! The bytes of a dump in hexadecimal digits: in one run, in rows after an offset, or in words of several bytes.
 //!
 //! The rows are those of U-Boot (its tables of ten, and `md`), `hexdump`, `od -t x1` and `xxd`, some of which put characters after
-//! the digits, or `*` in place of rows that are like the one before. Words of 8 digits have their lowest byte last, and so have
-//! words of 4 digits without a colon after the offset (`hexdump`, `od -x`).
+//! the digits, or `*` in place of rows that equal the one before. Words of 8 digits have their lowest byte last, and so have words
+//! of 4 digits without a colon after the offset (`hexdump`, `od -x`).
 
 use emmclab_base::{Error, Kind, Result};
 
 use super::fields::REGISTER_BYTES;
 
-/// Bytes in a row that has an offset and a colon; what follows them are characters.
+/// Maximum number of bytes in a row with an offset and a colon; the rest of the row is characters.
 const MOST_IN_ROW: usize = 16;
-/// Digits of a word in a row; a longer word is a run of digits.
+/// Possible numbers of digits of a word in a row; a longer word is a run of digits.
 const WORDS: [usize; 3] = [2, 4, 8];
 /// Radixes of offsets: those of hexdump and xxd, U-Boot, od.
 const RADIXES: [u32; 3] = [16, 10, 8];
@@ -18,17 +18,17 @@ const RADIXES: [u32; 3] = [16, 10, 8];
 /// A row of digits.
 struct Row<'a> {
     line: u64,
-    /// The digits of its offset, where they stand in front.
+    /// The digits of its offset, if the row has one.
     offset: Option<&'a str>,
     bytes: Vec<u8>,
-    /// Whether a `*` stands before it.
+    /// Whether a line with only `*` is before it.
     after_star: bool,
 }
 
 /// The register in a text, or `None` if no line of it is a row of digits.
 ///
 /// # Errors
-/// Where the rows do not give the bytes of a register one after the other.
+/// If the rows are not the bytes of a whole register in order.
 pub(super) fn read(text: &str) -> Result<Option<[u8; REGISTER_BYTES]>> {
     let mut rows = Vec::new();
     let mut after_star = false;
@@ -52,7 +52,7 @@ pub(super) fn read(text: &str) -> Result<Option<[u8; REGISTER_BYTES]>> {
             }
         }
         after_star = false;
-        // A file may go on, for example with the next command of a log.
+        // The file may continue, for example with the next command of a log.
         if rows.iter().map(|row| row.bytes.len()).sum::<usize>() >= REGISTER_BYTES {
             break;
         }
@@ -63,7 +63,7 @@ pub(super) fn read(text: &str) -> Result<Option<[u8; REGISTER_BYTES]>> {
     assemble(&rows).and_then(|bytes| whole(bytes, end)).map(Some)
 }
 
-/// A line as a row of digits, where it is one.
+/// A line as a row of digits; `None` if it is not one.
 fn row(content: &str, line: u64, after_star: bool) -> Option<Row<'_>> {
     let (before, rest) =
         content.split_once(':').map_or((None, content), |(before, rest)| (Some(before), rest));
@@ -109,7 +109,8 @@ fn is_number(word: &str) -> bool {
     !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-/// The bytes of the rows, in which the radix of the offsets is the one that they follow furthest.
+/// The bytes of the rows, with the first radix to which all offsets fit. If none fits, the error is that of the radix that fits the most
+/// rows.
 fn assemble(rows: &[Row<'_>]) -> Result<Vec<u8>> {
     let mut furthest: Option<(usize, Error)> = None;
     for radix in RADIXES {
@@ -152,7 +153,7 @@ fn with_radix(rows: &[Row<'_>], radix: u32) -> std::result::Result<Vec<u8>, (usi
     Ok(bytes)
 }
 
-/// The bytes as a register; tables of ten columns end in a row that is not full, or filled up.
+/// The bytes as a register. The last row of a table of ten columns may be short, or padded.
 fn whole(mut bytes: Vec<u8>, end: Option<(u64, &str)>) -> Result<[u8; REGISTER_BYTES]> {
     let found = bytes.len();
     bytes.truncate(REGISTER_BYTES);

@@ -1,5 +1,5 @@
-//! Every field of the `EXT_CSD` register (JESD84-B51, 7.4): declared here once, for those that read the register and those that
-//! write it.
+//! Every field of the `EXT_CSD` register (JESD84-B51, 7.4): declared here once, for the code that reads the register and the
+//! code that writes it.
 
 /// A field of the register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -8,7 +8,7 @@ pub struct Field {
     pub name: &'static str,
     /// Its lowest byte.
     pub byte: u16,
-    /// Bytes that it has, the lowest first.
+    /// Its length in bytes; the lowest byte is first.
     pub bytes: u16,
     /// The first revision of the register (`EXT_CSD_REV`) that has it.
     pub since: u8,
@@ -20,23 +20,24 @@ pub struct Field {
 pub const REGISTER_BYTES: usize = 512;
 
 impl Field {
-    /// Its byte as the index of a command that writes it (CMD6); only modes have one, in the lower half of the register.
+    /// Its byte as the index of the command that writes it (CMD6). Only fields in the lower half of the register, the modes, can be
+    /// written.
     pub const fn index(self) -> u8 {
         self.byte as u8
     }
 
-    /// The bytes of the register that it takes.
+    /// The bytes of the register that it occupies.
     pub fn range(self) -> std::ops::Range<usize> {
         usize::from(self.byte)..usize::from(self.byte + self.bytes)
     }
 
-    /// Its value in a register, the lowest byte first; of a longer one than a number holds, the lowest eight bytes.
+    /// Its value in a register, the lowest byte first; of a field that is longer than eight bytes, the lowest eight.
     pub fn get(self, register: &[u8; REGISTER_BYTES]) -> u64 {
         let bytes = register[self.range()].iter().take(8).rev();
         bytes.fold(0, |value, byte| value << 8 | u64::from(*byte))
     }
 
-    /// Writes its value into a register; bits above its width are left out.
+    /// Writes its value into a register; bits above its width are discarded.
     pub fn put(self, register: &mut [u8; REGISTER_BYTES], value: u64) {
         for (at, byte) in register[self.range()].iter_mut().enumerate() {
             *byte = value.checked_shr(8 * at as u32).unwrap_or(0) as u8;
@@ -51,7 +52,7 @@ impl Field {
         }
     }
 
-    /// The field of a name of the standard.
+    /// The field with this name in the standard.
     pub fn named(name: &str) -> Option<Self> {
         FIELDS.iter().find(|field| field.name == name).copied()
     }

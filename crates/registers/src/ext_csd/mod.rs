@@ -16,15 +16,15 @@ use fields::{Field, REGISTER_BYTES};
 
 /// The newest revision whose fields are known: that of eMMC 5.1.
 pub(crate) const NEWEST: u8 = 8;
-/// Revisions above it that a register may have one day; a larger number is no revision.
+/// The largest revision that a register may have in future; a larger number is no revision.
 const MOST: u8 = 20;
 
-/// A register, of which sentences name only some fields.
+/// A register, of which some bytes may be unknown: sentences name only some fields.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ExtCsd {
     bytes: [u8; REGISTER_BYTES],
     known: [bool; REGISTER_BYTES],
-    /// What Linux shows of the device beside the register.
+    /// The sysfs files of the device, besides the register.
     card: Option<card::Card>,
 }
 
@@ -32,13 +32,13 @@ impl ExtCsd {
     /// The register in one file.
     ///
     /// # Errors
-    /// Where it is in none of the known forms, incomplete, or no register.
+    /// If it has none of the known forms, is incomplete, or is no register.
     pub fn read(source: &Source<'_>) -> Result<Self> {
         Self::of(source.bytes).and_then(Self::checked).map_err(|error| error.in_file(source.path))
     }
 
-    /// What the files of sysfs say of a device beside its register, or in its place where that could not be read. What the
-    /// register says comes first: the kernel keeps the values of sysfs from the time at which it found the device.
+    /// Adds the values of the device's sysfs files, which may also replace a register that could not be read. A value of
+    /// the register takes precedence, because sysfs has the values of the time at which the kernel found the device.
     ///
     /// # Errors
     /// If a file does not have the form in which the kernel prints it, or if no file holds a register.
@@ -106,7 +106,7 @@ impl ExtCsd {
         }
     }
 
-    /// Takes over what another place says of a field.
+    /// Adds the value of a field; an error if it contradicts the value known so far.
     fn add(&mut self, field: Field, value: &[u8]) -> Result<()> {
         let range = field.range();
         let is_known = self.known[range.clone()].iter().all(|known| *known);
@@ -121,7 +121,7 @@ impl ExtCsd {
         Ok(())
     }
 
-    /// Whether this may be a register at all.
+    /// Checks that this can be a register.
     fn checked(self) -> Result<Self> {
         let all = self.is_whole();
         for (value, problem) in [
@@ -157,7 +157,7 @@ impl ExtCsd {
         Ok(self)
     }
 
-    /// Whether every byte is known, as of a dump; sentences name some fields.
+    /// Whether every byte is known, as from a dump; sentences name only some fields.
     fn is_whole(&self) -> bool {
         self.known.iter().all(|known| *known)
     }
@@ -166,23 +166,23 @@ impl ExtCsd {
         self.known.iter().any(|known| *known)
     }
 
-    /// The value of a field, where it is known.
+    /// The value of a field; `None` if it is unknown.
     pub fn number(&self, field: Field) -> Option<u64> {
         self.bytes_of(field).map(|_| field.get(&self.bytes))
     }
 
-    /// The bytes of a field, where they are known.
+    /// The bytes of a field; `None` if they are unknown.
     pub fn bytes_of(&self, field: Field) -> Option<&[u8]> {
         let range = field.range();
         self.known[range.clone()].iter().all(|known| *known).then(|| &self.bytes[range])
     }
 
-    /// The revision, where it is known.
+    /// The revision; `None` if it is unknown.
     pub fn revision(&self) -> Option<u8> {
         self.number(fields::EXT_CSD_REV).map(|revision| revision as u8)
     }
 
-    /// The value of a field that this revision of the register has.
+    /// The value of a field; `None` if it is unknown, or if this revision of the register does not have the field.
     pub fn stated(&self, field: Field) -> Option<u64> {
         let has = self.revision().is_none_or(|revision| revision >= field.since);
         self.number(field).filter(|_| has)
@@ -200,7 +200,7 @@ pub fn is_ext_csd(head: &[u8]) -> bool {
     sentences::is(&text) || matches!(dump::read(&text), Ok(Some(bytes)) if is_register(&bytes))
 }
 
-/// Whether these are the bytes of a register: the values of some fields are few, and the reserved ones are zero.
+/// Whether these are the bytes of a register: some fields have one of few possible values, and the reserved bytes are zero.
 fn is_register(bytes: &[u8; REGISTER_BYTES]) -> bool {
     let [revision, structure, sets, sectors] =
         [fields::EXT_CSD_REV, fields::CSD_STRUCTURE, fields::S_CMD_SET, fields::SEC_COUNT]

@@ -5,17 +5,17 @@ use emmclab_base::{Error, Kind, Result};
 
 use super::fields::{self, Field};
 
-/// A value of a field, and the line that it stands in.
+/// A value of a field, and its line.
 pub(super) struct Found {
     pub field: Field,
     pub value: Vec<u8>,
     pub line: u64,
 }
 
-/// The fields that the sentences name; none if the text has no such sentences.
+/// The fields that the sentences name; empty if the text has no such sentences.
 ///
 /// # Errors
-/// At a value that is no number, or does not fit into its field.
+/// If a value is no number, or does not fit into its field.
 pub(super) fn read(text: &str) -> Result<Vec<Found>> {
     let mut found = Vec::new();
     for (line, content) in (1..).zip(text.lines()) {
@@ -33,13 +33,13 @@ pub(super) fn is(text: &str) -> bool {
         .any(|mark| text.contains(mark))
 }
 
-/// The field that mmc-utils gives this name.
+/// The field that has this name in mmc-utils.
 fn named(name: &str) -> Option<Field> {
     let field = match name {
         "BOOT_SIZE_MULTI" => fields::BOOT_SIZE_MULT,
         "CARD_TYPE" => fields::DEVICE_TYPE,
         "HPI_FEATURE" => fields::HPI_FEATURES,
-        // Its names have other voltages than those of the standard.
+        // The names in mmc-utils have other voltages than those in the standard.
         "PWR_CL_200_360" => fields::PWR_CL_200_195,
         "PWR_CL_200_195" => fields::PWR_CL_200_130,
         _ => Field::named(name).or_else(|| Field::named(name.strip_prefix("EXT_CSD_")?))?,

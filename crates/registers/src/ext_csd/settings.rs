@@ -1,4 +1,4 @@
-//! The settings of a simulated device that the register of an eMMC gives.
+//! Derives the settings of a simulated device from the register of an eMMC.
 
 use super::ExtCsd;
 use super::fields::{self, Field};
@@ -38,7 +38,7 @@ pub(super) fn enhanced_bytes(register: &ExtCsd) -> Option<u64> {
     Some(size * group * (512 << 10))
 }
 
-/// The enhanced area, where there is one.
+/// The enhanced area; `None` if there is none.
 pub(super) fn enhanced(register: &ExtCsd) -> Option<Stated> {
     let bytes = enhanced_bytes(register).filter(|bytes| *bytes > 0)?;
     let from = [fields::ENH_SIZE_MULT, fields::HC_WP_GRP_SIZE, fields::HC_ERASE_GRP_SIZE];
@@ -58,7 +58,7 @@ impl Settings<'_> {
     }
 }
 
-/// Every setting but capacity and blocks in SLC mode, and notes on what has none.
+/// Returns every setting except capacity and blocks in SLC mode, and adds notes on values that have no setting.
 pub(super) fn of(register: &ExtCsd, notes: &mut Vec<String>) -> Vec<Setting> {
     let mut settings = Settings { register, rows: Vec::new() };
     cache(&mut settings, notes);
@@ -140,7 +140,7 @@ fn queue(settings: &mut Settings<'_>, notes: &mut Vec<String>) {
     }
 }
 
-/// The fastest mode that the device has.
+/// Sets the fastest bus mode that the device supports.
 fn bus(settings: &mut Settings<'_>) {
     let Some(bits) = settings.register.stated(fields::DEVICE_TYPE) else { return };
     let modes = [(0b1100_0000, "hs400"), (0b11_0000, "hs200"), (0b1100, "ddr52"), (0b10, "hs52")];
@@ -165,7 +165,7 @@ fn enhanced_area(settings: &mut Settings<'_>, notes: &mut Vec<String>) {
     }
 }
 
-/// What the device model has no setting for.
+/// Adds notes on features for which the device model has no setting.
 fn without_settings(register: &ExtCsd, notes: &mut Vec<String>) {
     for (field, what) in [
         (

@@ -1,4 +1,4 @@
-//! What the descriptors of a UFS say, in plain words.
+//! Describes the descriptors of a UFS in plain words.
 
 use super::fields::FIELDS;
 use super::text::Given;
@@ -11,7 +11,7 @@ const WRITE_BOOSTER: u32 = 8;
 const HPB: u32 = 7;
 
 impl Descriptors {
-    /// Everything that they say.
+    /// The report on all values of the descriptors.
     pub fn report(&self) -> Report {
         let mut notes = Vec::new();
         match self.version() {
@@ -48,7 +48,7 @@ impl Descriptors {
         format!("{name} = {value}")
     }
 
-    /// Every field that has a value, and the others of the device as unknown.
+    /// A row for each value of a field, and a row without a value for each field that is unknown.
     fn rows(&self) -> Vec<FieldRow> {
         let mut rows = Vec::new();
         for (at, field) in FIELDS.iter().enumerate() {
@@ -184,7 +184,7 @@ impl Descriptors {
         facts.add("spare blocks", self.number("bPreEOLInfo").and_then(end_of_life), &["bPreEOLInfo"]);
     }
 
-    /// Whether it has `WriteBooster`, where that is known.
+    /// Whether it has `WriteBooster`; `None` if that is unknown.
     pub(super) fn has_booster(&self) -> Option<bool> {
         self.number("dExtendedUFSFeaturesSupport").map(|bits| bits >> WRITE_BOOSTER & 1 == 1)
     }

@@ -1,4 +1,4 @@
-//! What holds for every synthesis, whatever the model.
+//! Rules that hold for every synthesis with any model.
 
 use std::collections::BTreeMap;
 
@@ -24,7 +24,7 @@ fn the_same_seed_gives_the_same_trace_and_another_seed_another() {
     assert_ne!(synthesize(&model, &options(7)), synthesize(&model, &options(8)));
 }
 
-/// FNV-1a over every field, so that a change of the generator does not go unseen.
+/// FNV-1a over every field, so that a change of the generator is noticed.
 fn fingerprint(requests: &[Request]) -> u64 {
     let fields = requests.iter().flat_map(|request| {
         [
@@ -38,7 +38,7 @@ fn fingerprint(requests: &[Request]) -> u64 {
     fields.fold(0xcbf2_9ce4_8422_2325, |hash, field| (hash ^ field).wrapping_mul(0x100_0000_01b3))
 }
 
-/// Changes with the generator and with the preset, knowingly.
+/// Update it only after an intended change of the generator or of the preset.
 const MESSAGING_SEED_1: u64 = 14_837_355_650_390_654_750;
 
 #[test]
@@ -349,7 +349,7 @@ prop_compose! {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Whatever the model and the length: no panic, times in order, counts, sizes, duration and service exact.
+    /// For any model and length there is no panic, times are in order, and counts, sizes, duration and service times are exact.
     #[test]
     fn random_models_give_possible_traces_with_exact_totals(
         reads in operation(), writes in operation(), bursts in bursts(), service in prop::option::of(service()),
