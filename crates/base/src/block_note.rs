@@ -22,7 +22,7 @@ pub enum Role {
     Metadata,
     /// The superblock of the journal.
     JournalSuperblock,
-    /// A descriptor block of the journal: the homes of the logged blocks after it.
+    /// A descriptor block of the journal, which lists the places in the file system (homes) of the logged blocks after it.
     Descriptor,
     /// A copy of a block in the journal.
     Logged,
@@ -35,7 +35,7 @@ pub enum Role {
 }
 
 impl Role {
-    /// All of them.
+    /// All roles.
     pub const ALL: [Self; 14] = [
         Self::Data,
         Self::Superblock,
@@ -73,12 +73,12 @@ impl Role {
         }
     }
 
-    /// The role of this name.
+    /// The role with this name.
     pub fn by_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|role| role.name() == name)
     }
 
-    /// Whether the block lies in the journal.
+    /// Whether the block is in the journal.
     pub const fn in_journal(self) -> bool {
         matches!(
             self,
@@ -107,44 +107,44 @@ impl SectorSet {
         Self(if count >= u128::BITS { u128::MAX } else { (1 << count) - 1 })
     }
 
-    /// How many there are.
+    /// Number of sectors in the set.
     pub const fn len(self) -> u32 {
         self.0.count_ones()
     }
 
-    /// Whether there is none.
+    /// Whether the set is empty.
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// Whether this one is among them.
+    /// Whether the set contains this sector.
     pub const fn contains(self, sector: u32) -> bool {
         sector < u128::BITS && self.0 >> sector & 1 == 1
     }
 }
 
 /// A run of sectors of a write and its role. The notes of a write cover it from its first sector on, without gaps; a run of [`Role::Data`]
-/// has any length, another one is a block or, where a write begins or ends inside a block, a part of it.
+/// may have any length; a run of another role is a block, or a part of one if the write begins or ends inside the block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockNote {
     /// Its role.
     pub role: Role,
     /// Length in sectors.
     pub sectors: u32,
-    /// Of a logged block: the sector where its first sector here belongs, none if its descriptor was not written before it. Of the
-    /// journal's superblock: where the log begins, in sectors from the beginning of the journal; none if it is empty.
+    /// For a logged block: the home of its first sector in this run; `None` if its descriptor was not written before it. For the
+    /// journal's superblock: the beginning of the log, in sectors from the beginning of the journal; `None` if the log is empty.
     pub home: Option<u64>,
-    /// The transaction that a block of the journal belongs to, or that logged a home block last; of the journal's superblock, the
-    /// first one that is to be replayed. Of fast commits, only the block with the tail has one.
+    /// For a block of the journal: its transaction. For a home block: the transaction that logged it last. For the journal's
+    /// superblock: the first transaction that is to be replayed. Of fast commits, only the block with the tail has one.
     pub transaction: Option<u32>,
-    /// The sectors that differ, counted from the first one here: of a logged block, from its last logged copy (as they lie in the
-    /// journal); of a home block, from its last logged copy; of other blocks of the journal, from zeros. `None` if there is no
-    /// copy to compare with.
+    /// The sectors that differ, counted from the first one of this run: of a logged block, from its last logged copy (as stored
+    /// in the journal); of a home block, from its last logged copy; of other blocks of the journal, from zeros. `None` if there
+    /// is no copy to compare with.
     pub changed: Option<SectorSet>,
 }
 
 impl BlockNote {
-    /// A run without more to say.
+    /// A run of which only the role is known.
     pub const fn new(role: Role, sectors: u32) -> Self {
         Self { role, sectors, home: None, transaction: None, changed: None }
     }

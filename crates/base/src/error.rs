@@ -4,7 +4,7 @@ use std::fmt;
 use std::io::ErrorKind as Cause;
 use std::path::{Path, PathBuf};
 
-/// Classes of errors, for code that has to decide.
+/// Classes of errors, for code that reacts to them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Kind {
@@ -12,7 +12,7 @@ pub enum Kind {
     Io,
     /// The input holds no request.
     Empty,
-    /// No known format fits, or the one asked for does not exist.
+    /// No known format fits, or the requested one does not exist.
     UnknownFormat,
     /// A record does not have the format's form.
     Syntax,
@@ -26,9 +26,9 @@ pub enum Kind {
     Truncated,
     /// An option is unknown, missing or contradicts another.
     Config,
-    /// The target format cannot hold what the trace holds.
+    /// The target format cannot store what the trace contains.
     Unsupported,
-    /// The caller wanted the work to end ([`crate::interrupt`]).
+    /// The caller interrupted the work ([`crate::interrupt`]).
     Interrupted,
 }
 
@@ -72,7 +72,7 @@ impl Error {
         }))
     }
 
-    /// An operating-system error on `path`; where the bytes rather than the system are at fault, a syntax error.
+    /// An error of the operating system on `path`; a syntax error if the contents of the file are invalid.
     pub fn io(path: &Path, error: std::io::Error) -> Self {
         let kind = if error.kind() == Cause::InvalidData { Kind::Syntax } else { Kind::Io };
         let said = if error.kind() == Cause::NotFound { missing(path).to_owned() } else { error.to_string() };
@@ -109,7 +109,7 @@ impl Error {
         self
     }
 
-    /// The field, its column counted from 1 (0 = unknown), and what stood there. Long values are cut.
+    /// The field, its column counted from 1 (0 = unknown), and its value. Long values are cut.
     #[must_use]
     pub fn of_field(mut self, field: &str, column: u64, value: &[u8]) -> Self {
         self.0.field = Some(field.to_owned());
@@ -119,14 +119,14 @@ impl Error {
         self
     }
 
-    /// The field as a whole, where no value of it is at fault.
+    /// The field as a whole, if the error is not caused by its value.
     #[must_use]
     pub fn in_field(mut self, field: &str) -> Self {
         self.0.field = Some(field.to_owned());
         self
     }
 
-    /// The cure that the user can apply; the innermost caller wins.
+    /// The hint: what the user can do; the innermost caller wins.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.0.hint.get_or_insert_with(|| hint.into());
@@ -139,40 +139,40 @@ impl Error {
         &self.0.problem
     }
 
-    /// The kind, to decide on.
+    /// The kind of the error.
     pub fn kind(&self) -> Kind {
         self.0.kind
     }
 
-    /// The file, where known.
+    /// The file, if known.
     pub fn file(&self) -> Option<&Path> {
         self.0.file.as_deref()
     }
 
-    /// The line from 1, where known.
+    /// The line, counted from 1, if known.
     pub fn line(&self) -> Option<u64> {
         self.0.line
     }
 
-    /// The name of the field, where known.
+    /// The name of the field, if known.
     pub fn field(&self) -> Option<&str> {
         self.0.field.as_deref()
     }
 
-    /// The hint, where there is one; a refusal of the operating system always has one.
+    /// The hint, if there is one; an error of the operating system always has one.
     pub fn hint_text(&self) -> Option<&str> {
         let cause = || self.0.source.as_deref()?.downcast_ref::<std::io::Error>().map(usual_hint);
         self.0.hint.as_deref().or_else(cause)
     }
 }
 
-/// The missing part of a path: the file or its folder.
+/// The problem of a path that does not exist: whether the file or its folder is missing.
 fn missing(path: &Path) -> &'static str {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     if folder.is_none_or(Path::exists) { "file not found" } else { "folder not found" }
 }
 
-/// The hint for a refusal of the operating system where the caller knows nothing better.
+/// The hint for an error of the operating system, if the caller has given none.
 fn usual_hint(error: &std::io::Error) -> &'static str {
     match error.kind() {
         Cause::NotFound => "check the path",

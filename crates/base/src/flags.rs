@@ -22,12 +22,12 @@ bitflags! {
         const READAHEAD = 1 << 4;
         /// It was sent as an eMMC packed command; its 512-byte header block was stripped from the size.
         const PACKED = 1 << 5;
-        /// The recorder says that the queue was empty on arrival; only with [`Flags::NO_WAIT_KNOWN`].
+        /// The recorder noted that the queue was empty on arrival; only with [`Flags::NO_WAIT_KNOWN`].
         const NO_WAIT = 1 << 6;
         /// The recorder noted whether the request waited.
         const NO_WAIT_KNOWN = 1 << 7;
         /// Written by the thread of an ext4 journal (`jbd2/...`): descriptors, journal blocks and commit blocks (with `META`
-        /// where the kernel marks them), and rarely data that a commit depends on.
+        /// if the kernel marks them), and rarely data that a commit depends on.
         const JOURNAL = 1 << 8;
         /// It is suspected to be another request, issued a second time; found on reading, not recorded.
         const REISSUED = 1 << 9;

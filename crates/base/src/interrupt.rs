@@ -1,7 +1,7 @@
 //! Interruption of long work, by any thread.
 //!
-//! The caller names a poll for the work of its thread; loops that may run for longer than a moment call [`check`]. Nothing
-//! here knows what interrupts: a signal, a button, a time limit.
+//! The caller sets a poll function for the work of its thread; loops that may run for long call [`check`]. The cause of
+//! the interruption (a signal, a button, a time limit) is known only to the caller.
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use crate::error::{Error, Kind, Result};
 /// Time between two polls, which may cost the lock of an interpreter.
 const EVERY: Duration = Duration::from_millis(50);
 
-/// Says whether the work shall end.
+/// Returns whether the work must end.
 pub type Poll = fn() -> bool;
 
 thread_local! {
@@ -19,7 +19,7 @@ thread_local! {
     static LAST: Cell<Option<Instant>> = const { Cell::new(None) };
 }
 
-/// The poll that was there before comes back however the work ends.
+/// Restores the previous poll when it is dropped, so also if the work panics.
 struct Former(Option<Poll>);
 
 impl Drop for Former {
@@ -28,16 +28,16 @@ impl Drop for Former {
     }
 }
 
-/// Does `work`, in which [`check`] fails once `poll` says so; work on other threads is not concerned.
+/// Executes `work`, in which [`check`] fails once `poll` returns true; work on other threads is not affected.
 pub fn interruptible<T>(poll: Poll, work: impl FnOnce() -> T) -> T {
     let _former = Former(POLL.replace(Some(poll)));
     work()
 }
 
-/// Ends work that is to be interrupted. Costs a look at the clock; polls every 50 ms.
+/// Fails if the work of this thread is to be interrupted. Reads the clock on each call, and polls at most every 50 ms.
 ///
 /// # Errors
-/// [`Kind::Interrupted`] where the poll says so.
+/// [`Kind::Interrupted`] if the poll returns true.
 pub fn check() -> Result<()> {
     let Some(poll) = POLL.get() else { return Ok(()) };
     let now = Instant::now();

@@ -1,4 +1,4 @@
-//! Flags of a command, as eMMC knows them.
+//! Flags of a command, as defined for eMMC.
 
 use bitflags::bitflags;
 
@@ -9,7 +9,7 @@ bitflags! {
     /// Command flags.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct Modifiers: u8 {
-        /// Forced programming: past the write buffer, durable on completion (CMD23 bit 24).
+        /// Forced programming: bypasses the write buffer, durable on completion (CMD23 bit 24).
         const FORCED = 1;
         /// Reliable write: old or new, never torn, durable on completion (CMD23 bit 31). Linux asks for it with `REQ_FUA`.
         const RELIABLE = 1 << 1;
@@ -29,7 +29,7 @@ impl Modifiers {
     /// Flags of a write that is durable on completion.
     pub const DURABLE: Self = Self::FORCED.union(Self::RELIABLE);
 
-    /// Those that an operation knows.
+    /// The flags that apply to an operation.
     #[inline]
     #[must_use]
     pub const fn of(self, op: Op) -> Self {

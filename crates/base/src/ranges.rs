@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-/// A map from sectors to values that keeps runs of sectors with equal values as one entry: its size and the time of its calls follow
-/// the runs, not the sectors.
+/// A map from sectors to values that keeps runs of sectors with equal values as one entry: its size and the time of its calls depend
+/// on the number of runs, not of sectors.
 #[derive(Clone, Debug)]
 pub struct Ranges<T> {
     /// By first sector: the end, and the value. Runs neither overlap nor touch an equal one.
@@ -66,14 +66,14 @@ impl<T> Ranges<T> {
         })
     }
 
-    /// No sector has a value any more.
+    /// Removes all values.
     pub fn clear(&mut self) {
         self.runs.clear();
     }
 }
 
 impl<T: Clone + PartialEq> Ranges<T> {
-    /// Gives the sectors `first..end` a value.
+    /// Sets the value of the sectors `first..end`.
     pub fn set(&mut self, first: u64, end: u64, value: T) {
         if first >= end {
             return;
@@ -84,7 +84,7 @@ impl<T: Clone + PartialEq> Ranges<T> {
         self.join(end);
     }
 
-    /// Takes the values of the sectors `first..end` away.
+    /// Removes the values of the sectors `first..end`.
     pub fn remove(&mut self, first: u64, end: u64) {
         if first < end {
             let taken = self.take(first, end);
@@ -92,7 +92,7 @@ impl<T: Clone + PartialEq> Ranges<T> {
         }
     }
 
-    /// Gives each run and each gap in `first..end` the value that `change` makes of its value, or none.
+    /// Replaces the value of each run and each gap in `first..end` by the result of `change`; `None` stands for no value.
     pub fn update(&mut self, first: u64, end: u64, mut change: impl FnMut(Option<T>) -> Option<T>) {
         if first >= end {
             return;
@@ -119,7 +119,7 @@ impl<T: Clone + PartialEq> Ranges<T> {
         self.join(end);
     }
 
-    /// Takes the runs of `first..end` out, in order.
+    /// Removes the runs of `first..end` and returns them in order.
     fn take(&mut self, first: u64, end: u64) -> Vec<(u64, u64, T)> {
         let mut taken = std::mem::take(&mut self.spare);
         taken.clear();
@@ -133,7 +133,7 @@ impl<T: Clone + PartialEq> Ranges<T> {
         taken
     }
 
-    /// Makes a run begin at `sector` where one goes over it.
+    /// Splits the run that spans `sector`, if there is one.
     fn split(&mut self, sector: u64) {
         let Some((_, run)) = self.runs.range_mut(..sector).next_back() else { return };
         if run.0 > sector {
@@ -143,7 +143,7 @@ impl<T: Clone + PartialEq> Ranges<T> {
         }
     }
 
-    /// Enters a run where there is none, as a part of an equal one that ends there.
+    /// Inserts a run into a gap; a run with an equal value that ends there is extended instead.
     fn put(&mut self, first: u64, end: u64, value: T) {
         if let Some((_, before)) = self.runs.range_mut(..first).next_back()
             && before.0 == first
@@ -155,7 +155,7 @@ impl<T: Clone + PartialEq> Ranges<T> {
         }
     }
 
-    /// Makes one run of equal ones that meet at `sector`.
+    /// Joins two runs with equal values that meet at `sector`.
     fn join(&mut self, sector: u64) {
         let Some((end, value)) = self.runs.get(&sector) else { return };
         let end = *end;

@@ -81,8 +81,8 @@ impl Request {
         self.succeeded().map(|complete| complete - self.arrival)
     }
 
-    /// Service time: that of the device, from issue to the end of its command, where the driver's events tell both; else from
-    /// start to completion, as the driver sees it. `None` if it failed.
+    /// Service time: that of the device, from issue to the end of its command, if both were recorded; else from start to
+    /// completion, as the driver sees it. `None` if it failed.
     #[inline]
     pub fn service(&self) -> Option<Nanos> {
         let complete = self.succeeded()?;
@@ -93,7 +93,8 @@ impl Request {
         Some(Nanos(end.0.saturating_sub(begin.0)))
     }
 
-    /// The first of start, issue, served and complete that is earlier than a time that comes before it, with its name.
+    /// The first of start, issue, served and complete that is earlier than one of the times before it, with its name; `None` if they are in
+    /// order.
     #[inline]
     pub fn early_time(&self) -> Option<(&'static str, Nanos)> {
         let mut latest = self.arrival;

@@ -9,10 +9,10 @@ use crate::error::{Error, Kind, Result};
 /// Maximum number of bytes of a file of settings.
 const MOST_BYTES: u64 = 16 << 20;
 
-/// The text of a file of settings. It may be a pipe; what has no end is refused.
+/// The text of a file of settings. It may be a pipe; input without an end is refused.
 ///
 /// # Errors
-/// [`Kind::Io`] where it cannot be read or is larger than 16 MB, [`Kind::Syntax`] where it is no UTF-8.
+/// [`Kind::Io`] if it cannot be read or is larger than 16 MB, [`Kind::Syntax`] if it is no UTF-8.
 pub fn read_settings(path: &Path) -> Result<String> {
     let mut bytes = Vec::new();
     let read = File::open(path).and_then(|file| file.take(MOST_BYTES + 1).read_to_end(&mut bytes));

@@ -1,4 +1,4 @@
-//! Units as types: a number never travels without knowing what it counts.
+//! Units as types, so that every number has a unit.
 
 use std::fmt;
 use std::iter::Sum;
@@ -40,27 +40,27 @@ impl Nanos {
         Self(s * 1_000_000_000)
     }
 
-    /// The sum, or [`Nanos::MAX`] where it would run over.
+    /// The sum, or [`Nanos::MAX`] if it would overflow.
     #[inline]
     #[must_use]
     pub const fn saturating_add(self, rhs: Self) -> Self {
         Self(self.0.saturating_add(rhs.0))
     }
 
-    /// The difference, or the bound that it would run over.
+    /// The difference, or [`Nanos::MIN`] or [`Nanos::MAX`] if it would overflow.
     #[inline]
     #[must_use]
     pub const fn saturating_sub(self, rhs: Self) -> Self {
         Self(self.0.saturating_sub(rhs.0))
     }
 
-    /// For display and statistics only: no float decides an order of events.
+    /// The time in milliseconds, for display and statistics only: events are never ordered by floating-point times.
     #[inline]
     pub fn as_millis_f64(self) -> f64 {
         self.0 as f64 / 1e6
     }
 
-    /// For display and statistics only: no float decides an order of events.
+    /// The time in seconds, for display and statistics only: events are never ordered by floating-point times.
     #[inline]
     pub fn as_secs_f64(self) -> f64 {
         self.0 as f64 / 1e9

@@ -1,4 +1,4 @@
-//! Values by range against a plain array.
+//! Compares values by range with a plain array.
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
 use emmclab_base::Ranges;

@@ -5,7 +5,7 @@ use serde::Serialize;
 /// Sizes with fewer held-out requests are left out of the summary of errors.
 pub const ENOUGH: usize = 5;
 
-/// Fewer requests of an operation do not determine its times.
+/// Minimum number of requests of an operation that determine its times.
 pub const FEW: usize = 50;
 
 /// Options of a calibration.
@@ -22,7 +22,7 @@ pub struct CalibrateOptions {
 }
 
 /// A fitted figure with its error bar: the 5th and 95th percentile of refits to resampled requests. `None` if the samples
-/// hold nothing that it could be fitted to.
+/// contain nothing to which it could be fitted.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[expect(missing_docs, reason = "the names say it")]
 pub struct Figure {
@@ -54,7 +54,7 @@ pub struct StallRow {
     pub op: &'static str,
     /// Requests of the operation.
     pub requests: usize,
-    /// How many of them took so long.
+    /// How many of them were stalls.
     pub stalls: usize,
     /// Their median time beyond the predicted one.
     pub median_us: f64,
@@ -109,13 +109,13 @@ pub struct Calibration {
     pub woken: usize,
     /// Flushes, durable writes and discards.
     pub durability: Vec<DurabilityRow>,
-    /// Stalls of reads and writes, where there are enough requests and stalls.
+    /// Stalls of reads and writes, if there are enough requests and stalls.
     pub stalls: Vec<StallRow>,
-    /// Requests that the device serves at once.
+    /// Number of requests that the device serves at once.
     pub queue_depth: usize,
-    /// Requests whose service began while that of others ran, which `queue_depth` rests on; 0 if it is 1.
+    /// Requests whose service began while that of others ran, from which `queue_depth` is derived; 0 if it is 1.
     pub overlapping: usize,
-    /// What the samples do not determine, and what was assumed in its place, in words.
+    /// Sentences on what the samples do not determine, and what was assumed instead.
     pub warnings: Vec<String>,
     /// Packed commands left out; 0 unless `skip_packed`.
     pub packed: usize,

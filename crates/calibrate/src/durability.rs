@@ -13,13 +13,13 @@ use crate::statistics::{median, resampled};
 pub(crate) struct Durability {
     flushes: Vec<f64>,
     preflushes: Vec<f64>,
-    /// FUA writes: sectors, time from issue on, and whether a flush before the data is in it.
+    /// FUA writes: sectors, time from issue on, and whether this time includes a flush before the data.
     fua: Vec<(u32, f64, bool)>,
     discards: Vec<f64>,
 }
 
 impl Durability {
-    /// Takes such a request, which took `service_us` from start to completion; false for others.
+    /// Adds such a request with its time from start to completion; returns false for other requests.
     pub fn take(&mut self, request: &Request, service_us: f64) -> bool {
         let (preflush, fua) = (request.flags.contains(Flags::PREFLUSH), request.flags.contains(Flags::FUA));
         if request.op == Op::Flush {
@@ -45,8 +45,8 @@ impl Durability {
         true
     }
 
-    /// Time of a FUA write on top of a plain one, for which `plain_us` gives the time by sectors, and of a flush before its data, where
-    /// that is in its time; `None` with too few.
+    /// Median time by which FUA writes exceed plain ones, us. `plain_us` returns the time of a plain write by its sectors; `flush_us`
+    /// is subtracted too if the time includes a flush before the data. `None` if there are too few FUA writes.
     pub fn reliable_us(&self, plain_us: impl Fn(u32) -> f64, flush_us: f64) -> Option<f64> {
         let beyond = |(sectors, us, flushes): &(u32, f64, bool)| {
             us - plain_us(*sectors) - if *flushes { flush_us } else { 0.0 }
@@ -55,18 +55,18 @@ impl Durability {
         (extra.len() >= ENOUGH).then(|| median(&mut extra).max(0.0))
     }
 
-    /// Time of a flush on top of `fixed_us`, that of a command; from the flushes before the data of writes where there are too few others.
+    /// Time of a flush beyond `fixed_us`, the time of a command; from the flushes before the data of writes if there are too few others.
     /// `None` if these are too few, too.
     pub fn flush_us(&self, fixed_us: f64) -> Option<f64> {
         beyond(&self.flushes, fixed_us).or_else(|| beyond(&self.preflushes, fixed_us))
     }
 
-    /// Time of a discard on top of `fixed_us`, that of a command; `None` with too few.
+    /// Time of a discard beyond `fixed_us`, the time of a command; `None` if there are too few.
     pub fn discard_us(&self, fixed_us: f64) -> Option<f64> {
         beyond(&self.discards, fixed_us)
     }
 
-    /// As many of each kind, drawn with replacement.
+    /// A sample of the same size for each kind, drawn with replacement.
     pub fn resampled(&self, random: &mut Pcg64) -> Self {
         Self {
             flushes: resampled(&self.flushes, random),
@@ -98,7 +98,7 @@ impl Durability {
     }
 }
 
-/// The median beyond a time; `None` with too few.
+/// The part of the median that exceeds `fixed_us`; `None` if there are too few times.
 fn beyond(times_us: &[f64], fixed_us: f64) -> Option<f64> {
     (times_us.len() >= ENOUGH).then(|| (median(&mut times_us.to_vec()) - fixed_us).max(0.0))
 }

@@ -1,8 +1,8 @@
 //! Results of `fio --output-format=json` (fio 3 HOWTO, "JSON output"): completion latency by operation and block size.
 //!
-//! Notes around the JSON are passed over; a job with an error is refused, as its times are not those of the device.
-//! The size of a request is `io_bytes / total_ios`. The percentiles of `clat_ns` represent the requests; without
-//! them, the mean does. Every second job in order of size is held out of the fit.
+//! Notes around the JSON are ignored; a job with an error is refused, because its times are not those of the device.
+//! The size of a request is `io_bytes / total_ios`. The percentiles of `clat_ns` represent the requests; without them,
+//! the mean does so. Every second job in order of size is held out of the fit.
 
 use emmclab_trace::{Error, Kind, Op, Result, SECTOR_BYTES};
 use serde_json::Value;
@@ -24,7 +24,7 @@ struct Job {
 /// Collects the samples of a file of `fio --output-format=json`.
 ///
 /// # Errors
-/// Where the text is no fio result, or a job ran more than one request at a time.
+/// If the text is no fio result, or a job ran more than one request at a time.
 pub fn samples_of_fio(text: &str) -> Result<Samples> {
     let mut jobs = Vec::new();
     for result in results(text)? {

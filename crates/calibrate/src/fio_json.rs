@@ -1,16 +1,16 @@
-//! The results of fio in a text: JSON objects, with what fio and others print around and between them.
+//! Finds the results of fio in a text: JSON objects, with output of fio and other programs around and between them.
 //!
-//! fio prints notes and errors to where its JSON goes, `--output-format=json,normal` puts its usual text after it, and
-//! `--status-interval` one object each time, of which a later one holds all of an earlier one of the same jobs. In fio's JSON no line
+//! fio prints notes and errors to the file of its JSON, and with `--output-format=json,normal` its usual text after it. With
+//! `--status-interval` it prints several objects; a later one contains all of an earlier one of the same jobs. In fio's JSON no line
 //! begins with a letter, so lines that do are notes, also within an object.
 
 use emmclab_trace::{Error, Kind, Result};
 use serde_json::Value;
 
-/// The results in a text. Of the same jobs the last one counts.
+/// The results in a text. If there are several of the same jobs, only the last one is returned.
 ///
 /// # Errors
-/// Where there is none, or it is cut short.
+/// If there is none, or one is incomplete.
 pub(crate) fn results(text: &str) -> Result<Vec<Value>> {
     let json = text.lines().filter(|line| !is_note(line)).collect::<Vec<_>>().join("\n");
     let mut found: Vec<Value> = Vec::new();
@@ -32,7 +32,7 @@ pub(crate) fn results(text: &str) -> Result<Vec<Value>> {
                     other = true;
                 }
             }
-            // An object within one that is cut short is not tried.
+            // Objects within an incomplete one are not tried.
             Some(Err(error)) if error.is_eof() => {
                 failure = Some(error);
                 break;

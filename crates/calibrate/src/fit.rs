@@ -18,7 +18,7 @@ const RESAMPLES: usize = 40;
 /// Fits a preset.
 ///
 /// # Errors
-/// [`Kind::Value`] where there are no writes, or fewer than three sizes.
+/// [`Kind::Value`] if there are no writes, or fewer than three sizes.
 pub fn calibrate(samples: &Samples, options: &CalibrateOptions) -> Result<Calibration> {
     let (all, half, rest) = (samples.groups(), samples.fitted_half(), samples.held_out());
     let writes = all.iter().filter(|group| group.op == Op::Write).count();
@@ -121,8 +121,8 @@ pub fn calibrate(samples: &Samples, options: &CalibrateOptions) -> Result<Calibr
 /// Time of a KB on the bus of mode HS200, 200 million bytes a second, us.
 const HS200_US_PER_KB: f64 = 5.12;
 
-/// The time of a KB between host and device, where the samples do not tell it from that of the flash: reads and writes share it, and
-/// have times of the flash of their own, so that it takes enough of both.
+/// The assumed time of a KB between host and device, us, if the samples cannot separate it from the times of the flash; else `None`.
+/// Reads and writes share this time but have different times of the flash, so that enough of both are needed to separate them.
 fn assumed_link(groups: &[Group], warnings: &mut Vec<String>) -> Option<f64> {
     let count = |op| groups.iter().filter(|group| group.op == op).map(|group| group.count).sum::<usize>();
     let (reads, writes) = (count(Op::Read), count(Op::Write));
@@ -143,7 +143,7 @@ fn assumed_link(groups: &[Group], warnings: &mut Vec<String>) -> Option<f64> {
     Some(us)
 }
 
-/// All that is fitted; `None` if the samples hold nothing for it.
+/// All fitted values; `None` if the samples contain nothing to fit a value to.
 pub(crate) struct Fitted {
     pub timing: Timing,
     /// Whether there are reads.

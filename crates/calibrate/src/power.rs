@@ -14,11 +14,11 @@ pub(crate) struct Wait {
 /// Sleep threshold and wake-up time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PowerFit {
-    /// Idle time after which it sleeps.
+    /// Idle time after which the device sleeps.
     pub sleep_after_us: f64,
-    /// Time to wake it, in the median.
+    /// Median time to wake it.
     pub wake_us: f64,
-    /// Its distribution: points of a share in percent and a time, straight lines between them.
+    /// The distribution of the time to wake it: points of a cumulative share in percent and a time in us, with straight lines between them.
     pub wake_quantiles: Vec<(f64, f64)>,
 }
 
@@ -29,13 +29,13 @@ const ENOUGH: usize = 10;
 /// Least share of woken requests among those after long gaps.
 const MOSTLY: f64 = 0.6;
 
-/// The delay above which a request of an operation with these delays has been woken.
+/// The delay in us above which a request waited for the device to wake up, from the delays of all requests of its operation.
 pub(crate) fn woken_above(mut delays_us: Vec<f64>) -> f64 {
     3.0 * median(&mut delays_us) + LEAST_WAKE_US
 }
 
-/// The gap that separates woken requests from others with the fewest misclassified, at the geometric mean of the gaps on
-/// both sides; `None` if the delays show no sleep.
+/// Fits the sleep threshold and the wake-up time. The threshold separates woken requests from others with the fewest
+/// misclassified; it is the geometric mean of the gaps on both sides. `None` if the delays show no sleep.
 pub(crate) fn fit(waits: &[Wait]) -> Option<PowerFit> {
     let mut by_gap: Vec<Wait> = waits.iter().copied().filter(|wait| wait.gap_us > 0.0).collect();
     by_gap.sort_by(|one, other| one.gap_us.total_cmp(&other.gap_us));
@@ -70,14 +70,14 @@ pub(crate) fn fit(waits: &[Wait]) -> Option<PowerFit> {
     })
 }
 
-/// Shares at which the distribution of wake-up times is kept, beside the longest times.
+/// Shares at which the distribution of wake-up times is stored, besides the longest times.
 const SHARES: [f64; 8] = [0.01, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.98];
-/// The longest times that are kept one by one: a few of them decide the mean.
+/// Number of longest times that are stored individually, because a few of them determine the mean.
 const LONGEST: usize = 3;
-/// Two neighbours are a step, not a line, where the longer takes this many times as long.
+/// Two neighbouring points are connected by a step instead of a line if their times differ by more than this factor.
 const STEP: f64 = 3.0;
 
-/// The distribution of ascending times.
+/// The distribution of ascending times: points of a cumulative share in percent and a time.
 pub(crate) fn quantiles(times: &[f64]) -> Vec<(f64, f64)> {
     let count = times.len();
     let mut ranks: Vec<usize> = SHARES.iter().map(|share| (share * count as f64).ceil() as usize).collect();

@@ -10,7 +10,7 @@ use crate::stalls::Stalls;
 const PAGES_PER_BLOCK: u32 = 256;
 const OVER_PROVISIONING_PCT: u32 = 7;
 
-/// Writing to a string never fails.
+/// Appends a line to a string, which never fails.
 macro_rules! line {
     ($out:expr, $($part:tt)*) => { let _ = writeln!($out, $($part)*); };
 }
@@ -190,7 +190,7 @@ pub(crate) fn toml(
     out
 }
 
-/// The distribution of the time that stalls take.
+/// Writes the distribution of the times of stalls.
 fn write_stalls(out: &mut String, Stalls { op, row, points }: &Stalls) {
     let name = op.name();
     line!(
@@ -207,7 +207,7 @@ fn write_stalls(out: &mut String, Stalls { op, row, points }: &Stalls) {
     line!(out, "]");
 }
 
-/// What the queue depth rests on.
+/// A comment on the requests from which the queue depth was derived; empty if there are none.
 fn queue_note(found: &Calibration) -> String {
     match found.overlapping {
         0 => String::new(),
@@ -215,7 +215,7 @@ fn queue_note(found: &Calibration) -> String {
     }
 }
 
-/// The number of requests that a setting was fitted to: of the first of these kinds that has one.
+/// The number of requests to which a setting was fitted: those of the first of these kinds that has a setting.
 fn requests_of(found: &Calibration, kinds: &[&str]) -> String {
     let fitted = |kind: &&str| found.durability.iter().find(|row| row.kind == *kind && row.setting.is_some());
     kinds.iter().find_map(fitted).map_or_else(String::new, |row| format!("{} requests", row.requests))

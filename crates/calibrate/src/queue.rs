@@ -1,4 +1,4 @@
-//! How many requests a device serves at once, from services that overlap.
+//! Derives from overlapping services how many requests a device serves at once.
 
 use std::collections::BTreeMap;
 
@@ -7,16 +7,17 @@ use emmclab_trace::{Nanos, Op, Request};
 use crate::calibration::ENOUGH;
 use crate::statistics::median;
 
-/// The most commands that the queue of a simulated eMMC holds.
+/// Maximum number of commands in the queue of a simulated eMMC.
 const MOST: usize = 32;
-/// A device serves requests at once where those that overlap end within this share of the time of one alone after the end of the one
-/// before. Where they take all of it, the device serves one at a time, and the driver has only handed over the next one early.
+/// A device serves requests at once if the time of an overlapping request, from the end of the one before it, is at most this share
+/// of the time of a request alone. If it takes the whole time, the device serves one request at a time, and the driver has only
+/// issued the next one early.
 const AT_ONCE: f64 = 0.75;
 
 /// Requests in service at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Queue {
-    /// The number that at least [`ENOUGH`] requests found or made; 1 on a device without a queue.
+    /// The largest number of requests in service that at least [`ENOUGH`] requests reached; 1 on a device without a queue.
     pub depth: usize,
     /// Requests whose service began while that of others ran.
     pub overlapping: usize,
@@ -35,7 +36,7 @@ struct Service {
     complete: Nanos,
 }
 
-/// The queue that these requests show, with begin and completion of each.
+/// The queue that these requests show; each is given with its begin and its completion.
 pub(crate) fn of<'a>(requests: impl Iterator<Item = (&'a Request, Nanos, Nanos)>) -> Queue {
     let mut services: Vec<Service> = requests
         .map(|(request, begin, complete)| Service {
@@ -62,8 +63,8 @@ pub(crate) fn of<'a>(requests: impl Iterator<Item = (&'a Request, Nanos, Nanos)>
     }
 }
 
-/// Whether requests that overlap end sooner after the one before than one alone takes, in the median over those whose operation and size
-/// was also served alone.
+/// Whether overlapping requests are served at once by the rule of [`AT_ONCE`], in the median over those whose operation and size was
+/// also served alone.
 fn serves_at_once(services: &[Service]) -> bool {
     let is_alone = alone(services.iter().map(|service| (service.begin, service.complete)));
     let mut ends: Vec<Nanos> = services.iter().map(|service| service.complete).collect();

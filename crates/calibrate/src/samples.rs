@@ -53,12 +53,12 @@ impl Group {
 struct Sample {
     op: Op,
     sectors: u32,
-    /// From `begin`, or from the completion before its own where that is later, to its own.
+    /// Time from `begin`, or from the previous completion if that is later, to its own completion.
     service_us: f64,
     wait: Option<Wait>,
-    /// Time from arrival to start, where it found the device idle.
+    /// Time from arrival to start, if it found the device idle.
     fetch_us: Option<f64>,
-    /// Whether it came after the idle gap after which the device sleeps, and waited for it to wake up.
+    /// Whether it arrived after an idle gap in which the device fell asleep, and waited for it to wake up.
     woken: bool,
     /// Whether it was sent as a packed command.
     packed: bool,
@@ -89,12 +89,12 @@ struct Timed {
 #[derive(Clone, Debug, Default)]
 pub struct Samples {
     measured: Vec<Sample>,
-    /// Requests of a trace until it has been read.
+    /// Requests of a trace, stored until the whole trace has been read.
     requests: Vec<Timed>,
     durability: Durability,
     queue: Queue,
     power: Option<PowerFit>,
-    /// Leave packed commands out: their entries are programmed one by one.
+    /// Whether packed commands are left out, because their entries are programmed one by one.
     skip_packed: bool,
     busy_until: Option<i64>,
     seen: u64,
@@ -105,7 +105,7 @@ impl Samples {
         Self { skip_packed, ..Self::default() }
     }
 
-    /// Adds a request of a trace, in order of arrival; those with start (or issue) and completion count.
+    /// Adds a request of a trace, in order of arrival; requests without start (or issue) and completion are ignored.
     pub fn add(&mut self, request: &Request) {
         self.seen += 1;
         let (Some(begin), Some(complete)) = (request.start.or(request.issue), request.complete) else {
@@ -118,7 +118,7 @@ impl Samples {
 
     /// Makes samples of the requests. Without a queue in the device the driver fetches the next request while a command runs, so
     /// the service of a request begins at its start or at the completion before its own, whichever is later. With a queue, services
-    /// overlap and lengthen each other: the time of one request is that of those that begin alone.
+    /// overlap and lengthen each other: only requests that begin alone are used, if there are enough.
     fn measure(&mut self) {
         let requests = std::mem::take(&mut self.requests);
         self.queue = queue::of(requests.iter().map(|timed| (&timed.request, timed.begin, timed.complete)));
@@ -143,7 +143,7 @@ impl Samples {
                 op: request.op,
                 sectors: request.sectors,
                 service_us,
-                // A device that works is awake.
+                // A busy device is awake.
                 wait: gap_ns.zip(delay).filter(|(gap, _)| *gap > 0).map(|(gap, delay)| Wait {
                     gap_us: us(gap),
                     delay_us: us(delay),
@@ -180,8 +180,8 @@ impl Samples {
         });
     }
 
-    /// Called after the last request of a trace: marks a random half of the requests as held out, and those that waited
-    /// for the device to wake up.
+    /// Completes the samples after the last request of a trace: marks a random half of the requests as held out, and
+    /// those that waited for the device to wake up.
     pub(crate) fn settle(&mut self) -> Result<()> {
         self.measure();
         if self.measured.is_empty() {
@@ -242,7 +242,7 @@ impl Samples {
         self.measured.iter().filter(|sample| sample.woken).count()
     }
 
-    /// Packed commands that are left out, beside those that woke the device.
+    /// Packed commands that are left out, besides those that woke the device.
     pub(crate) fn left_packed(&self) -> usize {
         self.measured.iter().filter(|sample| sample.plain(false) && !sample.plain(self.skip_packed)).count()
     }
@@ -286,7 +286,7 @@ impl Samples {
 /// program their entries one by one, which takes longer than one command of the same size.
 ///
 /// # Errors
-/// Where a trace cannot be read or has no service times.
+/// If a trace cannot be read or has no service times.
 pub fn samples_of_traces(traces: &mut Combiner, skip_packed: bool) -> Result<Samples> {
     let mut samples = Samples::new(skip_packed);
     while let Some(batch) = traces.next_batch()? {

@@ -18,15 +18,15 @@ const PATIENCE: u32 = 150;
 const FIRST_STEP: f64 = 0.6;
 const LATER_STEP: f64 = 0.1;
 const LAST_STEP: f64 = 0.001;
-/// Starting points of each search.
+/// Number of starting points of each search.
 const STARTS: usize = 3;
-/// The time of a KB between host and device at each of them, us.
+/// The time of a KB between host and device at each starting point, us.
 const HOST_PER_KB: [f64; STARTS] = [10.0, 3.0, 20.0];
 
-/// The shape and timing of the least error; `link` is the time of a KB between host and device where it is assumed, us.
+/// The shape and timing of the least error; `link` is the time of a KB between host and device in us, if it is assumed.
 ///
 /// # Errors
-/// Where the work is interrupted.
+/// If the work is interrupted.
 pub(crate) fn best_shape(groups: &[Group], link: Option<f64>, random: &mut Pcg64) -> Result<(Shape, Timing)> {
     let mut best: Option<(f64, Shape, Timing)> = None;
     for pages in 1..8u32 {

@@ -1,5 +1,5 @@
-//! Requests that took far longer than their operation and size: what the device did in between is not in the model, so it gets the
-//! distribution of their time on top.
+//! Stalls: requests that took far longer than others of their operation and size. The model does not contain the work of the
+//! device that caused them; it adds times drawn from their distribution instead.
 
 use emmclab_trace::Op;
 
@@ -8,7 +8,7 @@ use crate::power::quantiles;
 use crate::samples::Group;
 use crate::statistics::median;
 
-/// A request that took at least this many times its predicted time was held up.
+/// A request that took at least this many times its predicted time is a stall.
 const STALLED: f64 = 2.0;
 /// The least distance of two shares, in percent.
 const LEAST_SHARE: f64 = 0.002;
@@ -38,7 +38,7 @@ pub(crate) fn of(op: Op, groups: &[Group], predicted_us: impl Fn(&Group) -> f64)
     beyond.sort_by(f64::total_cmp);
     let share = beyond.len() as f64 / requests as f64;
     let usual = 100.0 * (1.0 - share);
-    // Up to the share of the others no time; from there on the distribution of the stalls.
+    // Up to the share of the other requests, the added time is 0; from there on it has the distribution of the stalls.
     let mut points = vec![(usual, 0.0), (usual + LEAST_SHARE, beyond[0])];
     if usual < LEAST_SHARE {
         points.clear();

@@ -3,17 +3,17 @@
 use rand_pcg::Pcg64;
 use rand_pcg::rand_core::Rng;
 
-/// A number below `bound`, each as likely as the others.
+/// A uniformly distributed random number below `bound`.
 pub(crate) fn below(random: &mut Pcg64, bound: usize) -> usize {
     (((random.next_u64() >> 32) * bound as u64) >> 32) as usize
 }
 
-/// The arithmetic mean; `None` of none.
+/// The arithmetic mean; `None` if empty.
 pub(crate) fn mean(values: &[f64]) -> Option<f64> {
     (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
 }
 
-/// The middle value; 0 of none.
+/// The median; 0 if empty.
 pub(crate) fn median(values: &mut [f64]) -> f64 {
     values.sort_by(f64::total_cmp);
     match values.len() {
@@ -23,7 +23,7 @@ pub(crate) fn median(values: &mut [f64]) -> f64 {
     }
 }
 
-/// As many values, drawn with replacement.
+/// The same number of values, drawn with replacement.
 pub(crate) fn resampled<T: Copy>(values: &[T], random: &mut Pcg64) -> Vec<T> {
     (0..values.len()).map(|_| values[below(random, values.len())]).collect()
 }

@@ -1,4 +1,4 @@
-//! Calibration finds the device behind the service times, and says how well.
+//! Calibration finds the device that produced the service times, and reports how well it fits.
 
 use std::fmt::Write;
 
@@ -159,7 +159,7 @@ fn one_half_of_messaging_predicts_the_other_within_ten_percent_in_the_median() {
         quantiles(&DeviceConfig::from_toml(&found.toml).unwrap()),
         quantiles(&DeviceConfig::preset("nexus5").unwrap())
     );
-    // The preset is what comes out; the last digits may hang on the machine's logarithm.
+    // The preset is the result of this calibration; its last digits may depend on the machine's logarithm.
     let (again, preset) =
         (DeviceConfig::from_toml(&found.toml).unwrap(), DeviceConfig::preset("nexus5").unwrap());
     for row in &found.sizes {

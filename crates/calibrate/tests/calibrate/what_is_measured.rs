@@ -1,4 +1,4 @@
-//! A figure comes from requests that show it, and from no others.
+//! Each figure is fitted only to requests that show it.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -18,13 +18,13 @@ const FIXED: f64 = 200.0;
 #[derive(Default)]
 struct Recording {
     rows: Vec<(u64, String)>,
-    /// When the device is done.
+    /// The time at which the device becomes idle.
     free: u64,
 }
 
 impl Recording {
-    /// A request that comes `gap` after the end of the last one, or before it; the driver fetches it after `fetch`, the device
-    /// takes it `delay` later.
+    /// Adds a request that arrives `gap` after the end of the last one, or before it if negative. The driver fetches it
+    /// `fetch` later; once it is fetched and the device is free, it is issued after `delay`.
     fn add(&mut self, gap: i64, (op, kb, flags): (&str, u32, u16), (fetch, delay): (u64, u64), service: u64) {
         let arrival = self.free.saturating_add_signed(gap);
         let start = arrival + fetch;
@@ -101,7 +101,7 @@ const UNSEEN: [&str; 6] =
 #[test]
 fn service_begins_when_the_command_before_is_complete() {
     let mut recording = writes();
-    // Fetched while the one before still runs: start to completion holds the rest of that.
+    // Fetched while the one before still runs: the time from start to completion includes the rest of that one.
     for _ in 0..300 {
         recording.plain(5_000, 32);
         recording.plain(-3_000, 4);
@@ -260,7 +260,7 @@ fn a_share_of_requests_that_took_far_longer_is_drawn_on_the_device() {
     assert!(writes().calibrated().stalls.is_empty());
 }
 
-/// Requests in groups of `together`, of which each begins `apart` after the one before and takes as long as alone.
+/// Writes in groups of `together`. Each write of a group begins `apart` after the one before it, and takes as long as a write alone.
 fn together(together: u64, apart: u64) -> Recording {
     let mut recording = writes();
     let begin = recording.free;
@@ -291,7 +291,7 @@ fn requests_that_overlap_but_are_served_one_by_one_are_no_queue() {
     let mut recording = writes();
     for _ in 0..100 {
         recording.plain(5_000, 8);
-        // Handed over while the one before runs, and served after it.
+        // Issued while the one before is served, and served after it.
         let free = recording.free;
         recording.free = 0;
         recording.add(free as i64 - 500, ("write", 8, 0), (0, 0), 500 + 1_000);

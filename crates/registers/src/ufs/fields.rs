@@ -1,11 +1,11 @@
-//! The descriptors, attributes and flags of a UFS (JESD220, 14) by which it says what it is and can do.
+//! The descriptors, attributes and flags of a UFS (JESD220, 14) that describe its properties.
 //!
-//! Linux shows them in sysfs with names of its own (`Documentation/ABI/testing/sysfs-driver-ufs`), ufs-utils prints those of the
-//! standard with their offset.
+//! In the sysfs of Linux they have other names (`Documentation/ABI/testing/sysfs-driver-ufs`); ufs-utils prints the names of the
+//! standard with the offset of each field.
 
 use Part::{Attributes, Device, Flags, Geometry, Health, Interconnect, Link, Strings, Unit};
 
-/// What a field belongs to.
+/// The descriptor or group that a field belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Part {
     Device,
@@ -65,18 +65,18 @@ pub(crate) struct Field {
     pub sysfs: &'static str,
     /// Its offset in the descriptor.
     pub offset: Option<u16>,
-    /// Bytes that it has; 0 = it is a text.
+    /// Its length in bytes; 0 for a text.
     pub bytes: u8,
     pub meaning: &'static str,
 }
 
 impl Field {
-    /// The field of a file in sysfs.
+    /// The field with this file name in sysfs.
     pub fn of_sysfs(part: Part, file: &str) -> Option<&'static Self> {
         FIELDS.iter().find(|field| field.part == part && field.sysfs == file)
     }
 
-    /// The field of a name of the standard.
+    /// The field with this name in the standard; of any part if `part` is `None`.
     pub fn of_standard(part: Option<Part>, name: &str) -> Option<&'static Self> {
         FIELDS.iter().find(|field| part.is_none_or(|part| part == field.part) && field.name == name)
     }

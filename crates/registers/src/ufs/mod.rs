@@ -1,4 +1,5 @@
-//! The descriptors of a UFS (JESD220, 14): as the tree that Linux shows in sysfs, as its text, and as ufs-utils prints them.
+//! The descriptors of a UFS (JESD220, 14): as a tree of files from the sysfs of Linux, as the text of these files, and as ufs-utils prints
+//! them.
 
 mod describe;
 mod fields;
@@ -14,7 +15,7 @@ use crate::source::{Source, text_of};
 use fields::{Field, Part};
 use text::{Found, Given};
 
-/// Number from which on logical units are well known ones: boot, RPMB, and the device itself.
+/// Logical units from this number on are well known ones: boot, RPMB, and the device itself.
 const WELL_KNOWN: u32 = 0x80;
 /// The newest major version of the standard that is known.
 const NEWEST: u64 = 5;
@@ -27,11 +28,11 @@ type Key = (usize, Option<u32>);
 /// A file and a line of it.
 type Place = (PathBuf, Option<u64>);
 
-/// Everything that was read of a UFS.
+/// All values that were read from a UFS.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Descriptors {
     values: BTreeMap<Key, Given>,
-    /// Where each was found first.
+    /// The place at which each value was found first.
     places: BTreeMap<Key, Place>,
 }
 
@@ -39,7 +40,7 @@ impl Descriptors {
     /// The descriptors in these files: one text, or the files of a tree.
     ///
     /// # Errors
-    /// Where a value cannot be read, contradicts another, or is that of no device.
+    /// If a value cannot be read, contradicts another, or is impossible.
     pub fn read(sources: &[Source<'_>]) -> Result<Self> {
         let mut out = Self::default();
         for source in sources {
@@ -91,7 +92,7 @@ impl Descriptors {
         Ok(())
     }
 
-    /// Whether these may be the descriptors of a device.
+    /// Checks that these can be the descriptors of a device.
     fn check(&self) -> Result<()> {
         if self.values.is_empty() {
             return Err(Error::new(Kind::UnknownFormat, "there are no descriptors of a UFS").hint(HINT));
@@ -145,7 +146,7 @@ impl Descriptors {
         })
     }
 
-    /// The logical units for data that are on, with their bytes.
+    /// The enabled logical units for data, with their size in bytes.
     fn units(&self) -> Vec<Unit> {
         let mut units: Vec<_> = self
             .values
@@ -182,7 +183,7 @@ impl Descriptors {
     }
 }
 
-/// Why a value is that of no device, where it is not.
+/// The reason why a value is impossible; `None` if it is possible.
 fn impossible(name: &str, value: u64) -> Option<&'static str> {
     match name {
         "wSpecVersion" if !is_version(value) => {
@@ -228,7 +229,7 @@ pub fn is_ufs(head: &[u8]) -> bool {
     text_of(head).is_some_and(|content| text::is(&content))
 }
 
-/// Whether a file of a tree, by its path, is one that is read of a UFS.
+/// Whether a path is that of a file with a field of a UFS.
 pub fn is_ufs_file(path: &Path) -> bool {
     text::is_path(path)
 }

@@ -1,4 +1,4 @@
-//! The settings of a simulated device that the descriptors of a UFS give.
+//! Derives the settings of a simulated device from the descriptors of a UFS.
 
 use super::{Descriptors, Unit};
 use crate::report::{Setting, Stated};
@@ -24,7 +24,7 @@ pub(super) fn capacity(descriptors: &Descriptors) -> Option<Stated> {
     Some(Stated { bytes: raw.checked_mul(512)?, from: descriptors.said("qTotalRawDeviceCapacity") })
 }
 
-/// The tags of the device, and the fields that say so.
+/// The queue depth of the device, and the fields from which it was read.
 pub(super) fn queue_depth(descriptors: &Descriptors) -> Option<(u64, String)> {
     if let Some(depth) = descriptors.number("bQueueDepth").filter(|depth| *depth > 0) {
         return Some((depth, descriptors.said("bQueueDepth")));
@@ -35,7 +35,7 @@ pub(super) fn queue_depth(descriptors: &Descriptors) -> Option<(u64, String)> {
     Some((depth, format!("bLUQueueDepth = {depth:#x}, the largest")))
 }
 
-/// `WriteBooster` that is set up, with its size.
+/// The size of `WriteBooster`; `None` if the device has none, or none is configured.
 pub(super) fn write_booster(descriptors: &Descriptors) -> Option<Stated> {
     if descriptors.has_booster() != Some(true) {
         return None;
@@ -56,7 +56,7 @@ pub(super) fn write_booster(descriptors: &Descriptors) -> Option<Stated> {
     Some(Stated { bytes: units.checked_mul(unit)?, from })
 }
 
-/// The logical unit with a `WriteBooster` of its own, and its allocation units.
+/// The allocation units of a dedicated `WriteBooster`, and the number of the logical unit that has it.
 fn dedicated(descriptors: &Descriptors) -> Option<(u64, Option<u32>)> {
     descriptors.units().iter().find_map(|unit| {
         let units = descriptors.of_unit(unit.number, "dLUNumWriteBoosterBufferAllocUnits")?;
@@ -64,7 +64,7 @@ fn dedicated(descriptors: &Descriptors) -> Option<(u64, Option<u32>)> {
     })
 }
 
-/// Every setting but capacity and blocks in SLC mode, and notes on what has none.
+/// Returns every setting except capacity and blocks in SLC mode, and adds notes on values that have no setting.
 pub(super) fn of(descriptors: &Descriptors, notes: &mut Vec<String>) -> Vec<Setting> {
     let mut rows = Vec::new();
     let mut set = |key, value: String, from: String| rows.push(Setting { key, value, from });
@@ -133,7 +133,7 @@ fn without_booster(set: &mut impl FnMut(&'static str, String, String), from: &st
     }
 }
 
-/// What the device model has no setting for.
+/// Notes on features for which the device model has no setting.
 fn without_settings(descriptors: &Descriptors) -> Vec<String> {
     let mut notes = vec!["no descriptor has the size of the volatile cache".to_owned()];
     let enhanced =

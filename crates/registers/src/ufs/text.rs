@@ -1,4 +1,4 @@
-//! The lines in which descriptors of a UFS are handed over: files of sysfs with their path, and the output of ufs-utils.
+//! Reads texts with descriptors of a UFS: files of sysfs with their path, and the output of ufs-utils.
 
 use std::path::Path;
 
@@ -6,24 +6,24 @@ use emmclab_base::{Error, Kind, Result};
 
 use super::fields::{Field, Part};
 
-/// A field as one place gives it.
+/// A field with a value that was found in one place.
 pub(super) struct Found {
     pub field: &'static Field,
-    /// The logical unit, where it is one's.
+    /// The logical unit, if the field belongs to one.
     pub unit: Option<u32>,
     pub value: Given,
-    /// The line, where it stands in a text of several.
+    /// The line, if the text may have several.
     pub line: Option<u64>,
 }
 
-/// A value as it is given.
+/// A value as it was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Given {
     Number(u64),
     Text(String),
 }
 
-/// The fields in a file of sysfs.
+/// The field in a file of sysfs; `None` if the file has none that is read, or is empty.
 pub(super) fn of_file(path: &Path, content: &str) -> Result<Option<Found>> {
     let Some((field, unit)) = of_path(&path.to_string_lossy()) else { return Ok(None) };
     Ok(value(field, content.trim())?.map(|value| Found { field, unit, value, line: None }))
@@ -33,7 +33,7 @@ pub(super) fn of_file(path: &Path, content: &str) -> Result<Option<Found>> {
 pub(super) fn of_text(text: &str) -> Result<Vec<Found>> {
     let mut found = Vec::new();
     let mut unit = None;
-    // The file that a line `==> path <==` has announced.
+    // The file that the last line `==> path <==` named.
     let mut announced: Option<&str> = None;
     for (number, line) in (1..).zip(text.lines()) {
         let line = line.trim();
@@ -85,7 +85,7 @@ fn named_file(path: &str, text: &str) -> Result<Option<Found>> {
     of_path(path).map_or(Ok(None), |(field, unit)| found_in(field, unit, text))
 }
 
-/// A line `path:value`; the path has colons itself where it names a logical unit.
+/// Reads a line `path:value`. The path itself contains colons if it names a logical unit.
 fn of_grep(line: &str) -> Result<Option<Found>> {
     let Some((part, end)) = Part::ALL.iter().find_map(|part| {
         let at = line.find(&format!("{}/", part.folder()))?;
@@ -111,7 +111,7 @@ fn of_path(path: &str) -> Option<(&'static Field, Option<u32>)> {
     Some((field, if part == Part::Unit { unit } else { None }))
 }
 
-/// A line of ufs-utils: `Device Descriptor: [Byte offset 0x21]: bQueueDepth = 0x20`.
+/// Reads a line of ufs-utils: `Device Descriptor: [Byte offset 0x21]: bQueueDepth = 0x20`.
 fn of_ufs_utils(line: &str, unit: &mut Option<u32>) -> Result<Option<Found>> {
     let Some((heading, rest)) = line.split_once("[Byte offset") else { return Ok(None) };
     let heading = heading.trim().trim_end_matches(':').trim();
@@ -124,7 +124,7 @@ fn of_ufs_utils(line: &str, unit: &mut Option<u32>) -> Result<Option<Found>> {
         "Interconnect Descriptor" => Part::Interconnect,
         "Device Health Descriptor" | "Health Descriptor" => Part::Health,
         heading if heading.ends_with("Unit Descriptor") && !heading.starts_with("Config") => Part::Unit,
-        // What is to be configured is not what the device is.
+        // Configuration descriptors state what is to be configured, not the properties of the device.
         _ => return Ok(None),
     };
     if part == Part::Unit && name == "bUnitIndex" {
@@ -144,7 +144,7 @@ fn of_ufs_utils(line: &str, unit: &mut Option<u32>) -> Result<Option<Found>> {
     found_in(field, of_unit, text)
 }
 
-/// The value of a field; nothing if the kernel could not read it.
+/// The value of a field; `None` if the kernel could not read it.
 fn value(field: &'static Field, text: &str) -> Result<Option<Given>> {
     if text.is_empty() {
         return Ok(None);

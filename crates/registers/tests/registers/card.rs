@@ -1,4 +1,4 @@
-//! An eMMC as Linux shows it in sysfs, beside its register and without it.
+//! The sysfs files of an eMMC, with and without its register.
 
 use std::path::{Path, PathBuf};
 
@@ -7,7 +7,7 @@ use emmclab_registers::{Report, Source, Value, is_card_file, read};
 
 use crate::support::register;
 
-/// CID of a card of 2016 with its checksum, and what the kernel makes of it.
+/// CID of a card of 2016 with its checksum, and the sysfs files that the kernel derives from it.
 const FILES: [(&str, &str); 12] = [
     ("cid", "45010044463430333201123456788333"),
     ("csd", "d02701320f5903fff6dbffef8e404000"),
@@ -70,7 +70,7 @@ fn a_wrong_checksum_is_a_note_and_the_register_is_left_out() {
         report.notes
     );
     assert_eq!(fact(&report, "product"), None);
-    // Many hosts give no checksum.
+    // Many hosts leave the checksum out.
     let report = read_files(&[("cid", "45010044463430333201123456788300")], None).unwrap();
     assert!(report.notes.is_empty() && fact(&report, "product").is_some());
 }

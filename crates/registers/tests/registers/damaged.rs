@@ -1,4 +1,4 @@
-//! Damaged registers are refused with their place, and no bytes make the reader fail otherwise.
+//! Damaged registers are refused with their place, and no input makes the reader panic.
 
 use std::path::Path;
 

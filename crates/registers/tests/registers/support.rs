@@ -45,7 +45,7 @@ fn words(bytes: &[u8], size: usize) -> String {
     bytes.chunks(size).map(word).collect::<Vec<_>>().join(" ")
 }
 
-/// Rows of 16 bytes, where a star stands for rows like the one before.
+/// Rows of 16 bytes, in which a star replaces rows that equal the one before.
 fn starred(bytes: &[u8], offset: impl Fn(usize) -> String, row: impl Fn(&[u8]) -> String) -> String {
     let mut out = String::new();
     for (number, part) in bytes.chunks(16).enumerate() {
@@ -105,7 +105,7 @@ pub fn read_one(bytes: &[u8]) -> emmclab_base::Result<Report> {
     read(&[Source { path: Path::new("dump"), bytes }])
 }
 
-/// What is said about a topic; an empty text where nothing is known.
+/// The fact about a topic; empty if it is unknown.
 pub fn fact(report: &Report, topic: &str) -> String {
     let found = report.facts.iter().find(|fact| fact.topic == topic).unwrap_or_else(|| panic!("no {topic}"));
     found.text.clone().unwrap_or_default()
