@@ -1,4 +1,4 @@
-//! Counters that are made of events.
+//! Counters that are derived from events.
 
 use std::collections::VecDeque;
 use std::io::{self, Write};
@@ -7,7 +7,7 @@ use emmclab_base::Nanos;
 
 use crate::tracks::{Counter, Tracks};
 
-/// A counter that changes in steps; of the values of one time, the last is written.
+/// A counter that changes in steps. If several values have the same time, only the last is written.
 #[derive(Clone, Copy, Debug)]
 pub struct Steps {
     counter: Counter,
@@ -17,15 +17,15 @@ pub struct Steps {
 }
 
 impl Steps {
-    /// Nothing yet.
+    /// A counter without a value yet.
     pub const fn new(counter: Counter) -> Self {
         Self { counter, latest: None, written: None }
     }
 
-    /// The value from `at` on; a time before the latest counts as the latest.
+    /// Sets the value from `at` on; a time before the latest is replaced by the latest.
     ///
     /// # Errors
-    /// As the output.
+    /// Errors of the output.
     pub fn set<W: Write>(&mut self, tracks: &mut Tracks<W>, at: Nanos, value: i64) -> io::Result<()> {
         let mut at = at;
         if let Some((latest, _)) = self.latest {
@@ -41,7 +41,7 @@ impl Steps {
     /// Writes the last value.
     ///
     /// # Errors
-    /// As the output.
+    /// Errors of the output.
     pub fn write<W: Write>(&mut self, tracks: &mut Tracks<W>) -> io::Result<()> {
         if let Some((at, value)) = self.latest
             && self.written != Some(value)
@@ -55,7 +55,7 @@ impl Steps {
 
 /// Width of a bin of [`Throughput`].
 const BIN: Nanos = Nanos::from_millis(100);
-/// Bins that can still grow: 100 s. Bytes of an earlier time count in the first of them.
+/// Number of bins that can still grow: 100 s. Bytes of an earlier time are added to the first of them.
 const OPEN: i64 = 1_000;
 
 /// Bytes over time as a counter, in MB/s of 1,048,576 bytes, by bins of 100 ms.
@@ -73,15 +73,15 @@ impl Throughput {
     /// The unit of the counter.
     pub const UNIT: &str = "MB/s";
 
-    /// Nothing yet.
+    /// A counter without bytes yet.
     pub const fn new(counter: Counter) -> Self {
         Self { counter, first: 0, bytes: VecDeque::new(), flows: false }
     }
 
-    /// So many bytes are through at `at`.
+    /// Adds bytes whose transfer was complete at `at`.
     ///
     /// # Errors
-    /// As the output.
+    /// Errors of the output.
     pub fn add<W: Write>(&mut self, tracks: &mut Tracks<W>, at: Nanos, bytes: u64) -> io::Result<()> {
         let bin = at.0.div_euclid(BIN.0);
         if self.bytes.is_empty() {
@@ -105,7 +105,7 @@ impl Throughput {
     /// Writes the bins that are left.
     ///
     /// # Errors
-    /// As the output.
+    /// Errors of the output.
     pub fn finish<W: Write>(mut self, tracks: &mut Tracks<W>) -> io::Result<()> {
         while !self.bytes.is_empty() {
             self.close(tracks)?;
@@ -120,7 +120,7 @@ impl Throughput {
         Ok(())
     }
 
-    /// The value of the first bin; zeros after a zero are not repeated.
+    /// Writes the value of the first bin; a zero after a zero is not written again.
     fn show<W: Write>(&mut self, tracks: &mut Tracks<W>, bytes: u64) -> io::Result<()> {
         if bytes == 0 && !self.flows {
             return Ok(());

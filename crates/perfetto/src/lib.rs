@@ -1,11 +1,12 @@
 //! Pictures of runs in Perfetto's trace format, which <https://ui.perfetto.dev> shows: tracks with slices and counters.
 //!
-//! [`Tracks`] writes packets as they come, in constant memory. A [`Row`] takes slices that overlap: it has as many tracks as
-//! slices overlap at most, so that none nests in another. [`RequestTracks`] draws requests, however they were made.
+//! [`Tracks`] writes packets as they are made, in constant memory. A [`Row`] shows slices that overlap: it has as many
+//! tracks as the maximum number of slices that overlap, so that none nests in another. [`RequestTracks`] draws requests of
+//! any origin.
 //!
 //! Order: times are absolute, and the times of each track never go back; Perfetto sorts the packets of all tracks by time and
-//! keeps the order of the file among equal ones. Sequence: all packets are of one, which begins with the state cleared.
-//! Source: `protos/perfetto/trace/trace_packet.proto` and `track_event/*.proto` of Perfetto.
+//! keeps the order of the file among equal ones. Sequence: all packets belong to one sequence, which begins with the state
+//! cleared. Source: `protos/perfetto/trace/trace_packet.proto` and `track_event/*.proto` of Perfetto.
 
 mod counters;
 mod messages;

@@ -1,4 +1,4 @@
-//! The messages of a trace, as far as they are written. Source: `protos/perfetto/trace/**/*.proto` of Perfetto.
+//! The messages of a trace, with the fields that are written. Source: `protos/perfetto/trace/**/*.proto` of Perfetto.
 
 use prost::{Message, Oneof};
 

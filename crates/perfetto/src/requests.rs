@@ -1,4 +1,4 @@
-//! Requests: a row for each of those that send them, and above them how many are in progress and how much data flows.
+//! Draws requests: a row for each sender, and above the rows counters of the requests in progress and of the throughput.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -11,7 +11,7 @@ use crate::counters::{Steps, Throughput};
 use crate::row::{Row, Slice};
 use crate::tracks::{Argument, TrackId, Tracks};
 
-/// Requests that are counted as in progress at a time, at most: their ends are kept.
+/// Maximum number of requests that are counted as in progress at a time, because their completion times are stored.
 const MOST_UNDER_WAY: usize = 1 << 20;
 
 /// A request as it is drawn, from its arrival to its completion.
@@ -21,11 +21,11 @@ pub struct DrawnRequest<'a> {
     pub op: Op,
     /// Length in sectors.
     pub sectors: u32,
-    /// When it came.
+    /// When it arrived.
     pub arrival: Nanos,
-    /// When it was complete; it is an instant where that is not known.
+    /// When it was complete; it is drawn as an instant if that is not known.
     pub complete: Option<Nanos>,
-    /// Further facts on it.
+    /// Further facts about it.
     pub arguments: &'a [Argument<'a>],
 }
 
@@ -34,7 +34,7 @@ pub struct RequestTracks {
     group: TrackId,
     rows: FxHashMap<u32, Row>,
     depth: Steps,
-    /// Completions that lie ahead.
+    /// Completion times of the requests in progress.
     ends: BinaryHeap<Reverse<Nanos>>,
     read: Throughput,
     written: Throughput,
@@ -44,7 +44,7 @@ impl RequestTracks {
     /// A group of tracks with this name; queue depth counts up to 1,048,576.
     ///
     /// # Errors
-    /// As the output.
+    /// Errors of the output.
     pub fn new<W: Write>(tracks: &mut Tracks<W>, name: &str) -> io::Result<Self> {
         let group = tracks.group(None, name)?;
         Ok(Self {
@@ -57,10 +57,10 @@ impl RequestTracks {
         })
     }
 
-    /// Draws a request in the row of a sender, which is known by a number; its name is asked for once.
+    /// Draws a request in the row of a sender, which is identified by a number; `name` is called only for its first request.
     ///
     /// # Errors
-    /// As the output.
+    /// Errors of the output.
     pub fn draw<W: Write>(
         &mut self,
         tracks: &mut Tracks<W>,
@@ -99,10 +99,10 @@ impl RequestTracks {
         Ok(())
     }
 
-    /// Writes what the counters still hold.
+    /// Writes the remaining values of the counters.
     ///
     /// # Errors
-    /// As the output.
+    /// Errors of the output.
     pub fn finish<W: Write>(mut self, tracks: &mut Tracks<W>) -> io::Result<()> {
         self.complete_until(tracks, Nanos::MAX)?;
         self.depth.write(tracks)?;

@@ -1,4 +1,4 @@
-//! Slices that overlap, side by side.
+//! Draws slices that overlap, side by side.
 
 use std::io::{self, Write};
 
@@ -13,15 +13,15 @@ pub const MOST_LANES: usize = 64;
 /// Something with a beginning and an end.
 #[derive(Clone, Copy, Debug)]
 pub struct Slice<'a> {
-    /// The event.
+    /// The name of the event.
     pub name: &'static str,
-    /// Of which sort it is.
+    /// The category of the event.
     pub category: &'static str,
     /// When it begins.
     pub begin: Nanos,
     /// When it ends; not before it begins.
     pub end: Nanos,
-    /// Further facts on it.
+    /// Further facts about it.
     pub arguments: &'a [Argument<'a>],
 }
 
@@ -43,7 +43,7 @@ struct Lane {
 }
 
 impl Row {
-    /// A row below `parent`, after those made before; it is written with its first slice.
+    /// A row below `parent`, after the rows that were made before; it is written with its first slice.
     pub fn new<W: Write>(tracks: &mut Tracks<W>, parent: TrackId, name: &str) -> Self {
         let number = tracks.next_number();
         Self { parent, name: name.to_owned(), number, lanes: Vec::new(), instants: None }
@@ -60,11 +60,11 @@ impl Row {
         self.lanes.iter().map(|lane| lane.free).max().unwrap_or(Nanos::MIN)
     }
 
-    /// Draws a slice. What lies before the origin of the trace is left out. Where no lane is free, it becomes an instant, with its
-    /// length as an argument.
+    /// Draws a slice. The part before the origin of the trace is left out. If no lane is free, the slice is drawn as an instant
+    /// with its length as an argument.
     ///
     /// # Errors
-    /// As the output.
+    /// Errors of the output.
     pub fn slice<W: Write>(&mut self, tracks: &mut Tracks<W>, slice: &Slice<'_>) -> io::Result<()> {
         let (begin, end) = (slice.begin.max(tracks.origin()), slice.end.max(slice.begin));
         if end < begin {
@@ -98,10 +98,11 @@ impl Row {
         self.instant(tracks, slice.begin, (slice.name, slice.category), &arguments)
     }
 
-    /// Draws something without a length, with its name and category. Instants of a row come in order of time.
+    /// Draws an event without a length, with its name and category. An instant before the last one of the row is drawn at the time of the
+    /// last one.
     ///
     /// # Errors
-    /// As the output.
+    /// Errors of the output.
     pub fn instant<W: Write>(
         &mut self,
         tracks: &mut Tracks<W>,

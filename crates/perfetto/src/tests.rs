@@ -1,4 +1,4 @@
-//! Written packets, decoded: rules that Perfetto needs, and pictures held against what they show.
+//! Decodes written packets, and checks the rules of Perfetto and that the packets contain what was drawn.
 
 #![expect(clippy::float_cmp, reason = "counts are whole, and a counter ends with 0 itself")]
 
@@ -29,7 +29,7 @@ struct Shown {
 }
 
 impl Shown {
-    /// Decodes a trace and checks what holds of each.
+    /// Decodes a trace and checks the rules that hold for every trace.
     fn of(bytes: &[u8]) -> Self {
         let mut shown = Self::default();
         let (mut open, mut last) = (BTreeMap::new(), BTreeMap::new());
@@ -106,7 +106,7 @@ fn slice(begin: i64, end: i64) -> Slice<'static> {
 }
 
 proptest! {
-    /// In any order, as devices report what lies ahead.
+    /// In any order, because devices also report events of the future.
     #[test]
     fn slices_of_a_row_that_overlap_stand_side_by_side(
         drawn in prop::collection::vec((0i64..1_000, 0i64..200), 0..200),

@@ -18,7 +18,7 @@ const SEQUENCE: u32 = 1;
 /// Bytes gathered before they are written.
 const GATHERED: usize = 1 << 16;
 
-/// A track: slices, a counter, or what holds other tracks.
+/// A track: slices, a counter, or a group of other tracks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TrackId(pub(crate) u64);
 
@@ -26,7 +26,7 @@ pub struct TrackId(pub(crate) u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Counter(TrackId);
 
-/// A value beside the name of a slice.
+/// An additional value of a slice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Value<'a> {
     /// A count or an address.
@@ -61,7 +61,7 @@ pub struct Tracks<W> {
 struct Numbers(FxHashMap<&'static str, u64>);
 
 impl Numbers {
-    /// The number of a name, which is added to `new` where it is not known yet.
+    /// The number of a name, which is added to `new` if it is not known yet.
     fn of(&mut self, name: &'static str, new: &mut Vec<InternedName>) -> u64 {
         let next = self.0.len() as u64 + 1;
         *self.0.entry(name).or_insert_with(|| {
@@ -75,7 +75,7 @@ impl<W: Write> Tracks<W> {
     /// Begins a trace.
     ///
     /// # Errors
-    /// As `out`.
+    /// Errors of `out`.
     pub fn new(out: W) -> io::Result<Self> {
         let mut tracks = Self {
             out,
@@ -98,16 +98,16 @@ impl<W: Write> Tracks<W> {
         Ok(tracks)
     }
 
-    /// The time that is written as 0, in place of 0: Perfetto has no times before, and what lies before is left out. Called before
-    /// anything is drawn.
+    /// Sets the time that is written as 0; without this call it is 0. Perfetto has no times before 0, so everything earlier is
+    /// left out. Must be called before anything is drawn.
     pub fn set_origin(&mut self, origin: Nanos) {
         self.origin = origin;
     }
 
-    /// States that times are Unix times, which is how long after 1970 `at` is.
+    /// States that times are Unix times: `at` is the time since 1970.
     ///
     /// # Errors
-    /// As the output.
+    /// Errors of the output.
     pub fn unix_clock(&mut self, at: Nanos) -> io::Result<()> {
         let (Some(time), Ok(unix)) = (self.time(at), u64::try_from(at.0)) else { return Ok(()) };
         let clock = |id, time| Clock { clock_id: Some(id), timestamp: Some(time) };
@@ -122,26 +122,26 @@ impl<W: Write> Tracks<W> {
     /// A track that holds others, which are shown in the order in which they were made.
     ///
     /// # Errors
-    /// As the output.
+    /// Errors of the output.
     pub fn group(&mut self, parent: Option<TrackId>, name: &str) -> io::Result<TrackId> {
         let uuid = self.next_number();
         self.describe(TrackDescriptor { name: Some(name.to_owned()), ..child(uuid, parent) })
     }
 
-    /// A process; `pid` is its alone.
+    /// A process; no other process may have its `pid`.
     ///
     /// # Errors
-    /// As the output.
+    /// Errors of the output.
     pub fn process(&mut self, pid: i32, name: &str) -> io::Result<TrackId> {
         let uuid = self.next_number();
         let process = ProcessDescriptor { pid: Some(pid), process_name: Some(name.to_owned()) };
         self.describe(TrackDescriptor { process: Some(process), ..child(uuid, None) })
     }
 
-    /// A thread of process `pid`; `tid` is its alone, and that of the main thread is `pid`.
+    /// A thread of process `pid`; no other thread may have its `tid`. That of the main thread is `pid`.
     ///
     /// # Errors
-    /// As the output.
+    /// Errors of the output.
     pub fn thread(&mut self, process: TrackId, (pid, tid): (i32, i32), name: &str) -> io::Result<TrackId> {
         let uuid = self.next_number();
         let (pid, tid, thread_name) = (Some(pid), Some(tid.into()), Some(name.to_owned()));
@@ -152,7 +152,7 @@ impl<W: Write> Tracks<W> {
     /// A counter; its values are in `unit`.
     ///
     /// # Errors
-    /// As the output.
+    /// Errors of the output.
     pub fn counter(&mut self, parent: TrackId, name: &str, unit: &str) -> io::Result<Counter> {
         let uuid = self.next_number();
         let counter = CounterDescriptor { unit_name: Some(unit.to_owned()) };
@@ -184,18 +184,18 @@ impl<W: Write> Tracks<W> {
         self.numbered
     }
 
-    /// The value of a counter from `at` on, until the next one.
+    /// Writes the value of a counter, which is valid from `at` on until the next value.
     ///
     /// # Errors
-    /// As the output.
+    /// Errors of the output.
     pub fn count(&mut self, counter: Counter, at: Nanos, value: i64) -> io::Result<()> {
         self.counted(counter, at, CounterValue::Whole(value))
     }
 
-    /// The same of a value that is no whole number.
+    /// Writes a value that is not an integer.
     ///
     /// # Errors
-    /// As the output.
+    /// Errors of the output.
     pub fn measure(&mut self, counter: Counter, at: Nanos, value: f64) -> io::Result<()> {
         self.counted(counter, at, CounterValue::Real(value))
     }
@@ -206,7 +206,7 @@ impl<W: Write> Tracks<W> {
         self.event(track, time, EventType::Counter)
     }
 
-    /// The beginning of a slice, or an instant.
+    /// Writes the beginning of a slice, or an instant.
     pub(crate) fn named(
         &mut self,
         track: TrackId,
@@ -232,7 +232,7 @@ impl<W: Write> Tracks<W> {
         self.event(track, time, kind)
     }
 
-    /// The end of a slice.
+    /// Writes the end of a slice.
     pub(crate) fn end(&mut self, track: TrackId, at: Nanos) -> io::Result<()> {
         let Some(time) = self.time(at) else { return Ok(()) };
         self.event(track, time, EventType::SliceEnd)
@@ -290,10 +290,10 @@ impl<W: Write> Tracks<W> {
         written
     }
 
-    /// Writes what is left; gives the output back.
+    /// Writes what is left, and returns the output.
     ///
     /// # Errors
-    /// As the output.
+    /// Errors of the output.
     pub fn finish(mut self) -> io::Result<W> {
         self.out.write_all(&self.encoded)?;
         Ok(self.out)

@@ -30,16 +30,16 @@ impl CacheSettings {
         self.size_kb > 0 && self.policy == CachePolicy::Fifo
     }
 
-    /// Whether it does.
+    /// Whether the cache keeps the order of writes: it promises it, and does not break that promise.
     pub fn keeps_write_order(&self) -> bool {
         self.promises_write_order() && !matches!(self.lies, Lie::Barrier | Lie::Reorder)
     }
 }
 
-/// How far before a cut a device with [`Lie::Recent`] loses what it programmed, ms.
+/// A device with [`Lie::Recent`] loses what it programmed within this time before a power cut, ms.
 pub const RECENT_MS: i64 = 10;
 
-/// How far before a cut a device with [`Lie::LateTrim`] repeats discards, ms.
+/// A device with [`Lie::LateTrim`] repeats the discards within this time before a power cut, ms.
 pub const LATE_TRIM_MS: i64 = 100;
 
 /// A promise that a device breaks, as defective ones do: the control of every test of power cuts.

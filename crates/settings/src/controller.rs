@@ -65,7 +65,7 @@ pub enum BusMode {
 }
 
 impl BusMode {
-    /// Bytes a second, where the mode says it.
+    /// Bytes per second; `None` for [`BusMode::Given`].
     pub const fn bytes_per_s(self) -> Option<u64> {
         match self {
             BusMode::Given => None,

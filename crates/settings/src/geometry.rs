@@ -96,7 +96,7 @@ pub enum CellMode {
 }
 
 impl CellMode {
-    /// The bits.
+    /// Number of bits in a cell.
     pub const fn bits(self) -> u32 {
         match self {
             Self::Slc => 1,

@@ -78,20 +78,20 @@ pub enum KernelEra {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a rule by itself")]
 pub struct KernelRules {
-    /// Whether writes that wait behind each other become packed commands.
+    /// Whether waiting writes are sent as packed commands.
     pub packs: bool,
     /// Whether metadata is written by reliable write.
     pub reliable_metadata: bool,
-    /// Whether FUA is a reliable write, where the device has that; otherwise it is a flush after the write.
+    /// Whether FUA is a reliable write, if the device supports that; otherwise it is a flush after the write.
     pub fua: bool,
     /// Whether a commit has a cache barrier before it instead of a flush.
     pub barriers: bool,
-    /// Whether the kernel knows the command queue of eMMC 5.1 (Linux 4.16).
+    /// Whether the kernel supports the command queue of eMMC 5.1 (Linux 4.16).
     pub queues: bool,
 }
 
 impl KernelEra {
-    /// Its rules; `None` where no kernel is meant.
+    /// Its rules; `None` for [`KernelEra::Given`].
     pub const fn rules(self) -> Option<KernelRules> {
         let linux =
             KernelRules { packs: false, reliable_metadata: false, fua: true, barriers: false, queues: true };

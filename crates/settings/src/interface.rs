@@ -23,7 +23,7 @@ pub struct InterfaceSettings {
 }
 
 impl InterfaceSettings {
-    /// Bytes a second that the link carries in each direction; 0 where there is no link.
+    /// Bytes a second that the link carries in each direction; 0 if there is no link.
     pub fn link_bytes_per_s(&self) -> u64 {
         self.gear.bytes_per_s() * u64::from(self.lanes)
     }

@@ -1,5 +1,5 @@
-//! Every setting of a device, with its default: plain data that knows nothing else. The comments are the reference: `explain`, the
-//! schema and the pages made from it print them.
+//! Every setting of a device, with its default: plain data that depends on no other crate of the laboratory. The comments are the
+//! reference: `explain`, the schema and the pages made from it print them.
 
 mod allocation;
 mod cache;
@@ -39,17 +39,17 @@ pub use timing::{Parallelism, TimingSettings, WriteComplete};
 pub use wear::{Levelling, WearSettings};
 pub use zones::ZoneSettings;
 
-/// Settings of a policy by name. Which names there are stands in the policy's file; a name of another policy is refused.
+/// Settings of a policy by name. The file of the policy declares these names; names of another policy are refused.
 pub type PolicyOptions = BTreeMap<String, u64>;
 
 /// A setting that belongs to a policy.
 #[derive(Clone, Copy, Debug)]
 pub struct PolicySetting {
-    /// Its key, beside the key that names the policy.
+    /// Its key, in the same table as the key that names the policy.
     pub key: &'static str,
     /// Its meaning.
     pub about: &'static str,
-    /// Its value where none is given.
+    /// Its value if none is given.
     pub default: u64,
     /// The least and the greatest value.
     pub range: (u64, u64),
@@ -61,7 +61,7 @@ impl PolicySetting {
         options.get(self.key).copied().unwrap_or(self.default)
     }
 
-    /// The same where the range ends below 2^32.
+    /// Its value in 32 bits, for a setting whose range ends below 2^32.
     pub fn count(&self, options: &PolicyOptions) -> u32 {
         u32::try_from(self.of(options)).unwrap_or(u32::MAX)
     }
@@ -70,7 +70,7 @@ impl PolicySetting {
 /// A policy or scheme that a setting chooses by name.
 #[derive(Clone, Copy, Debug)]
 pub struct PolicyKind {
-    /// The word in the settings.
+    /// Its name in the settings.
     pub name: &'static str,
     /// One sentence on what it does.
     pub about: &'static str,
@@ -134,7 +134,7 @@ impl Settings {
     /// All settings as TOML.
     ///
     /// # Errors
-    /// Where a value has no form in TOML.
+    /// If a value cannot be written as TOML.
     pub fn to_table(&self) -> Result<Table, toml::ser::Error> {
         Table::try_from(self)
     }
@@ -144,17 +144,18 @@ impl Settings {
         schemars::schema_for!(Self).to_value()
     }
 
-    /// Whether writes reach the flash in their order: a cache promises that, or the write pointers of zones need it.
+    /// Whether writes reach the flash in order, because the cache keeps the order or the write pointers of zones require it.
     pub fn keeps_write_order(&self) -> bool {
         self.cache.keeps_write_order() || self.zones.is_zoned()
     }
 
-    /// Pages that a page in SLC mode takes the place of. The blocks of an eMMC are taken to keep half of theirs, whatever their cells.
+    /// Number of pages that a page in SLC mode replaces. Blocks of an eMMC are assumed to keep half of their pages, whatever their cells
+    /// are.
     pub fn pages_for_one_of_slc(&self, cells: CellMode) -> u32 {
         if self.interface.is_ufs() { cells.bits() } else { 2 }
     }
 
-    /// The block groups as they are used: as given, those in SLC mode taken out of theirs and put at the end.
+    /// The block groups as they are used: the blocks in SLC mode are removed from their group, and are a group at the end.
     pub fn block_groups(&self) -> Vec<BlockGroup> {
         let mut groups = self.geometry.block_groups.clone();
         let slc = &self.slc;

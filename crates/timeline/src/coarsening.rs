@@ -8,8 +8,8 @@ pub trait Cell: Clone + Default {
     fn add(&mut self, other: &Self);
 }
 
-/// At most `capacity` bins of `2^shift` times the narrowest width on the trace's clock. Bins lie on a grid from time 0 of
-/// the clock, so that the bins of two pieces of a recording fall together.
+/// At most `capacity` bins of `2^shift` times the narrowest width on the trace's clock. Bins are aligned to a grid from
+/// time 0 of the clock, so that the bins of two pieces of a recording coincide.
 #[derive(Clone, Debug)]
 pub struct Coarsening<T> {
     capacity: usize,
@@ -52,7 +52,7 @@ impl<T: Cell> Coarsening<T> {
         &mut self.bins[index]
     }
 
-    /// The times that fall into the bin of this time, as long as no later bin is opened: from, and up to but without.
+    /// The half-open range of times of the bin of this time. It is valid until the bins become wider.
     pub fn range_of(&self, time: Nanos) -> (Nanos, Nanos) {
         let step = time.0.div_euclid(self.narrowest) >> self.shift;
         let width = i128::from(self.narrowest) << self.shift;
@@ -79,7 +79,7 @@ impl<T: Cell> Coarsening<T> {
         self.bins = coarse;
     }
 
-    /// Adds the bins of `other`: at their own time, or with `aligned` as if both had started together.
+    /// Adds the bins of `other`: at their own time, or with `aligned` as if both had started at the same time.
     pub fn merge(&mut self, mut other: Self, aligned: bool) {
         if other.bins.is_empty() {
             return;
@@ -128,8 +128,8 @@ impl<T: Cell> Coarsening<T> {
         self.shift > 0
     }
 
-    /// Bins in order, each with its start and its width in seconds. Starts count from `origin`; the first bin starts there and
-    /// is so much narrower.
+    /// Bins in order, each with its start and its width in seconds. Starts are relative to `origin`; if the first bin begins
+    /// before it, it is cut there and is narrower.
     pub fn iter(&self, origin: Nanos) -> impl Iterator<Item = (f64, f64, &T)> {
         (self.first..).zip(&self.bins).map(move |(index, bin)| {
             let start_ns = i128::from(index) * self.width_ns() - i128::from(origin.0);

@@ -1,4 +1,4 @@
-//! Counts over time, in bounded memory: bins of time that merge by twos whenever there would be too many.
+//! Counts over time, in bounded memory: bins of time that are merged in pairs whenever there would be too many.
 //!
 //! [`Coarsening`] bins hold anything that adds up; [`OverTime`] holds requests, data and response times in them.
 

@@ -5,9 +5,9 @@ use emmclab_base::{Nanos, SECTOR_BYTES};
 use crate::coarsening::{Cell, Coarsening};
 use crate::times::{Histogram, Times};
 
-/// Bins unless a width is given: at least half as many once a trace is longer than this many milliseconds.
+/// Maximum number of bins unless a width is given. A trace that is longer than this many milliseconds has at least half as many.
 const BINS: usize = 256;
-/// Bins where a width is given.
+/// Maximum number of bins if a width is given.
 const MOST_BINS: usize = 16_384;
 
 /// Width of the bins of time.
@@ -16,7 +16,7 @@ pub enum BinWidth {
     /// 1 ms, doubled until there are at most 256 bins.
     #[default]
     Automatic,
-    /// This, doubled only where there would be more than 16,384 bins.
+    /// This width, doubled only if there would be more than 16,384 bins.
     From(Nanos),
 }
 
@@ -37,7 +37,7 @@ struct Share {
     times: Times,
 }
 
-/// Content of a bin of time; `X` is what else a caller counts in it.
+/// Content of a bin of time; `X` is the type of the caller's own counts.
 #[derive(Clone, Debug, Default)]
 pub struct OverTimeBin<X> {
     shares: [Share; 2],
@@ -62,12 +62,12 @@ impl<X> OverTimeBin<X> {
         self.shares[side as usize].requests
     }
 
-    /// Their data, bytes.
+    /// Data of an operation, bytes.
     pub fn bytes(&self, side: Side) -> u64 {
         self.shares[side as usize].sectors * SECTOR_BYTES
     }
 
-    /// Their response times, those that are known.
+    /// Response times of an operation, as far as they are known.
     pub fn times(&self, side: Side) -> &Times {
         &self.shares[side as usize].times
     }
@@ -80,7 +80,7 @@ impl<X> OverTimeBin<X> {
     }
 }
 
-/// Counts of the bin that requests fall into at present, where adding a time is one addition in an array.
+/// Counts of the bin in which requests arrive at present, stored so that adding a time is one addition in an array.
 #[derive(Clone, Debug)]
 struct Open<X> {
     from: Nanos,
@@ -129,7 +129,7 @@ impl<X: Cell> OverTime<X> {
         Self { bins, open: Open::default() }
     }
 
-    /// Adds a read or write, with its response time where that is known.
+    /// Adds a read or write, with its response time if that is known.
     #[inline]
     pub fn add(&mut self, arrival: Nanos, side: Side, sectors: u32, response_ns: Option<u64>) {
         self.turn_to(arrival);
@@ -163,7 +163,7 @@ impl<X: Cell> OverTime<X> {
         }
     }
 
-    /// Puts the counts of the open bin into its place. Bins only become wider, so that it lies in one of them.
+    /// Adds the counts of the open range to its bin. Bins only become wider, so that the range is always within one of them.
     #[cold]
     fn close(&mut self) {
         if self.open.from >= self.open.to {
@@ -179,14 +179,14 @@ impl<X: Cell> OverTime<X> {
         (self.open.from, self.open.to) = (Nanos::MAX, Nanos::MIN);
     }
 
-    /// Adds the bins of `other`: at their own time, or with `aligned` as if both had started together.
+    /// Adds the bins of `other`: at their own time, or with `aligned` as if both had started at the same time.
     pub fn merge(&mut self, mut other: Self, aligned: bool) {
         self.close();
         other.close();
         self.bins.merge(other.bins, aligned);
     }
 
-    /// All bins, for a caller who has added everything so far.
+    /// All bins, including the requests of the open one.
     pub fn bins(&self) -> Coarsening<OverTimeBin<X>> {
         let mut all = self.clone();
         all.close();

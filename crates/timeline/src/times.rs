@@ -1,8 +1,8 @@
-//! Times of requests: a histogram that grows, and the counts that are kept of it.
+//! Times of requests: a histogram to which times are added, and its compact form.
 
 use crate::classes::{class, longest};
 
-/// Counts by class, where adding a time is one addition in an array; up to 15 KB, as far as times reach.
+/// Counts by class; adding a time is one addition in an array. It needs up to 15 KB of memory, depending on the longest time.
 #[derive(Clone, Debug, Default)]
 pub struct Histogram {
     sum_ns: u128,
@@ -41,7 +41,7 @@ impl Histogram {
         }
     }
 
-    /// Its times.
+    /// Its compact form.
     pub fn times(&self) -> Times {
         let used = self.classes.iter().enumerate().filter(|(_, count)| **count > 0);
         let classes: Vec<_> = used.map(|(class, count)| (class as u16, *count)).collect();
@@ -49,7 +49,7 @@ impl Histogram {
         Times { count, sum_ns: self.sum_ns, max_ns: self.max_ns, classes }
     }
 
-    /// Its times; the histogram is empty then, and keeps its memory.
+    /// Returns its compact form and empties the histogram, which keeps its memory.
     pub(crate) fn take(&mut self) -> Times {
         let times = self.times();
         self.classes.fill(0);
@@ -64,7 +64,7 @@ pub struct Times {
     count: u64,
     sum_ns: u128,
     max_ns: u64,
-    /// Classes that hold any, in order, with their counts.
+    /// Classes that contain times, in order, with their counts.
     classes: Vec<(u16, u64)>,
 }
 
@@ -92,7 +92,7 @@ impl Times {
         });
     }
 
-    /// How many there are.
+    /// Number of times.
     pub fn count(&self) -> u64 {
         self.count
     }
