@@ -37,7 +37,7 @@ impl PyProgram {
         run(py, || Program::from_file(&path)).map(Self)
     }
 
-    /// This application with others beside it; the user waits for this one.
+    /// This application, run together with others; the user waits for this one.
     fn beside(&self, py: Python<'_>, others: Vec<PyRef<'_, Self>>) -> PyResult<Self> {
         let others: Vec<Program> = others.iter().map(|other| other.0.clone()).collect();
         run(py, || self.0.clone().beside(&others)).map(Self)
@@ -49,7 +49,7 @@ impl PyProgram {
         &self.0.name
     }
 
-    /// The activity of its user.
+    /// Whether it stands for an activity of a user.
     #[getter]
     fn is_activity(&self) -> bool {
         self.0.is_activity
@@ -66,7 +66,7 @@ impl PyProgram {
         &self.0.source
     }
 
-    /// All of it, as JSON.
+    /// The whole program, as JSON.
     fn to_json(&self, py: Python<'_>) -> PyResult<String> {
         run(py, || to_json(&self.0))
     }
@@ -120,7 +120,7 @@ pub(crate) fn app_presets() -> Vec<&'static str> {
     preset_names().collect()
 }
 
-/// The states of a thread: the name in results, and the words for people.
+/// The states of a thread: the name in results, and the description in words.
 #[pyfunction]
 pub(crate) fn app_states() -> Vec<(&'static str, &'static str)> {
     State::ALL.into_iter().map(|state| (state.name(), state.words())).collect()
@@ -144,7 +144,7 @@ pub(crate) fn app_schema(py: Python<'_>) -> PyResult<String> {
     run(py, || to_json(&Program::json_schema()))
 }
 
-/// How a program is run.
+/// The options of a program's run.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Options {
@@ -154,12 +154,12 @@ pub(crate) struct Options {
     what_if: Vec<String>,
     /// File systems in place of those of the host, as `PARTITION=NAME` or `NAME`.
     filesystems: Vec<String>,
-    /// Classes of files whose syncs are carried out; without it, those of the host.
+    /// Classes of files whose syncs are executed; without it, those of the host.
     synced: Option<Vec<String>>,
 }
 
 impl Options {
-    /// The host with what is chosen in place of its own, and how the program is run.
+    /// The host with the chosen file systems and syncs, and the options of the run.
     fn checked(self, host: &HostSetup) -> Result<(HostSetup, RunOptions), Error> {
         let mut host = host.clone();
         for choice in &self.filesystems {
@@ -178,8 +178,9 @@ impl Options {
     }
 }
 
-/// Runs a program on a host above a device, made ready as the replay options say: the result of the program, and that of the
-/// device, as JSON. `perfetto` is a file for a picture of the run, `events` one for its requests, which is told `about` the run, as JSON.
+/// Runs a program on a host with a device that is prepared as the replay options specify. Returns the results of the program and of the
+/// device as JSON. `perfetto` is a file for a picture of the run, `events` one for its requests; `about` describes the run, as JSON, for
+/// the latter.
 #[pyfunction]
 #[pyo3(signature = (program, host, config, options, replay, *, images=None, images_limit=None, layers=None, second=None, perfetto=None, events=None, about=None))]
 #[expect(clippy::too_many_arguments, reason = "named arguments in Python")]
@@ -216,8 +217,8 @@ pub(crate) fn run_app(
     })
 }
 
-/// Writes the files that a program has beforehand into folders, one for each mounted partition of the host on a device of `capacity`
-/// bytes.
+/// Writes the files that a program expects before it runs into folders, one for each mounted partition of the host on a device of
+/// `capacity` bytes.
 #[pyfunction]
 pub(crate) fn prepare_app(
     py: Python<'_>,
@@ -246,7 +247,7 @@ pub(crate) fn run_app_live(
     })
 }
 
-/// Learns a program from a recording of system calls; `partitions` are names with their folders. What was learned, as JSON.
+/// Learns a program from a recording of system calls; `partitions` are names with their folders. Returns the program and a report as JSON.
 #[pyfunction]
 pub(crate) fn learn_app(
     py: Python<'_>,

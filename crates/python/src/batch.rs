@@ -7,7 +7,7 @@ use pyo3::types::{PyCapsule, PyDict, PyTuple};
 use crate::capsules::{export_batch, export_schema};
 use crate::errors::run;
 
-/// A run of requests in order of arrival; any Arrow library takes it without a copy.
+/// A run of requests in order of arrival; any Arrow library can use it without a copy.
 #[pyclass(name = "Batch", module = "emmclab._core", frozen)]
 pub(crate) struct PyBatch(pub(crate) Batch);
 

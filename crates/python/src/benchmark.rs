@@ -49,19 +49,19 @@ impl PyBenchmark {
         ledger_to_python(py, &Ledger { seen: self.made, kept: self.made, ..Ledger::default() })
     }
 
-    /// That it is synthetic.
+    /// The header, which states that the trace is synthetic.
     fn header<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let header =
             Header { format: "synthetic".to_owned(), clock: "relative".to_owned(), ..Header::default() };
         header_to_python(py, &header)
     }
 
-    /// Requests made; how many there will be is not known.
+    /// Number of requests made so far; the total is not known.
     fn progress(&self) -> (u64, Option<u64>) {
         (self.made, None)
     }
 
-    /// A benchmark is no recording to be repeated.
+    /// Refuses to repeat a benchmark, which is not a recording.
     fn repeat(&mut self, py: Python<'_>, passes: u32) -> PyResult<Self> {
         run(py, || {
             Err(Error::new(Kind::Unsupported, format!("a benchmark cannot be given {passes} times"))

@@ -20,7 +20,7 @@ use crate::errors::{run, to_python};
 use crate::given::Given;
 use crate::json::to_json;
 
-/// Of each node below a folder: path, kind, inode, links, contents, and extended attributes by name.
+/// For each node below a folder: path, kind, inode, links, contents, and extended attributes by name.
 type TreeRead<'py> = Option<Vec<NodeRead<'py>>>;
 type NodeRead<'py> = (
     Bound<'py, PyBytes>,
@@ -30,7 +30,7 @@ type NodeRead<'py> = (
     Bound<'py, PyBytes>,
     Vec<(Bound<'py, PyBytes>, Bound<'py, PyBytes>)>,
 );
-/// The contents of files that were asked for; none if there is no such file.
+/// The contents of the requested files; `None` for a file that does not exist.
 type FilesRead<'py> = Vec<Option<Bound<'py, PyBytes>>>;
 
 /// A log of a run, indexed.
@@ -52,7 +52,7 @@ struct Facts<'a> {
     truncated: bool,
 }
 
-/// The options of an exploration, as Python gives them.
+/// The options of an exploration, as passed by Python.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Options {
@@ -108,7 +108,8 @@ impl Told {
 
 #[pymethods]
 impl PyCrashRun {
-    /// A log of a served device, or of dm-log-writes for a device of `sectors` sectors that held what `base` holds.
+    /// Opens a log of a served device, or of dm-log-writes. For the latter, `base` is the image of the device before the log, and `sectors`
+    /// its size if it is not that of the image.
     #[new]
     #[pyo3(signature = (path, *, sectors=None, base=None))]
     fn new(py: Python<'_>, path: PathBuf, sectors: Option<u64>, base: Option<PathBuf>) -> PyResult<Self> {
@@ -155,13 +156,13 @@ impl PyCrashRun {
         })
     }
 
-    /// The lines of the workload.
+    /// The acknowledgements of the workload: one line each.
     fn acknowledgements(&self) -> Vec<String> {
         self.run.acknowledgements().iter().map(ToString::to_string).collect()
     }
 
-    /// Commands at the device that came from one moment to another, in order: number, operation, first sector, sectors, flags as words,
-    /// arrival and completion in nanoseconds.
+    /// Commands that arrived at the device between two moments of the log, in order: number, operation, first sector, sectors, flags as
+    /// words, arrival and completion in nanoseconds.
     #[expect(clippy::type_complexity, reason = "a row of a table for Python")]
     fn commands(
         &self,
@@ -193,7 +194,7 @@ impl PyCrashRun {
         rows
     }
 
-    /// Where the commands break a rule of the journal: moment, rule, transaction, detail.
+    /// The violations of the rules of the journal by the commands: moment, rule, transaction, detail.
     #[pyo3(signature = (from_mark=None))]
     fn journal_rules(
         &self,
@@ -207,7 +208,7 @@ impl PyCrashRun {
         })
     }
 
-    /// The moment after a mark; the first one where there is no such mark.
+    /// The index of the moment after a mark; 0 if there is no such mark.
     fn after_mark(&self, name: &str) -> usize {
         self.run.after_mark(name)
     }
@@ -218,19 +219,19 @@ impl PyCrashRun {
     }
 }
 
-/// A write that a state lacks or garbles: number of the command, when it came, first sector, sectors, whether it is garbled.
+/// A write that a state lacks or garbles: number of the command, its time of arrival, first sector, sectors, whether it is garbled.
 type OmittedRow = (u64, i64, u64, u64, bool);
 
-/// Goes along a run and leaves states.
+/// Goes through a run and produces the states that power cuts may leave.
 #[pyclass(name = "Explorer", module = "emmclab._core")]
 pub(crate) struct PyExplorer {
     explorer: Explorer,
     judge: Judge,
     reads: KnownReads,
-    /// The state as it was chosen, and as it is tried.
+    /// The state as it was chosen, and as it is tried, which may lack fewer writes.
     chosen: Option<State>,
     state: Option<State>,
-    /// The disk that a host sees of the state, once it was asked for.
+    /// The disk that a host sees in this state, if it was requested already.
     host: Mutex<Option<io::Result<HostView>>>,
 }
 
@@ -244,7 +245,7 @@ impl PyExplorer {
         *self.host.get_mut().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    /// The disk that a host sees of the state, and what is known of reads; the inner error is that of layers that cannot recover.
+    /// The disk that a host sees in this state, and the known reads. The inner error means that the layers cannot recover.
     fn host_view(&mut self) -> Result<(&io::Result<HostView>, &mut KnownReads), Error> {
         let host = self.host.get_mut().unwrap_or_else(PoisonError::into_inner);
         let host = if let Some(known) = host.take() {
@@ -311,7 +312,8 @@ impl PyExplorer {
         Python::attach(|py| run(py, || to_json(&chosen))).map(Some)
     }
 
-    /// Has layers and journal recover the state, and reads files: the problem as JSON, the files, writes of the layers' recovery.
+    /// Recovers the state by its layers and its journal, and reads files. Returns the problem as JSON, the files, the nodes of the folder
+    /// `tree`, and the number of writes by the layers' recovery.
     #[pyo3(signature = (wanted, *, tree=None, cut_after=None))]
     fn recover<'py>(
         &mut self,
@@ -333,7 +335,8 @@ impl PyExplorer {
         Ok((problem, files.collect(), tree, recovered.layer_writes))
     }
 
-    /// The writes that the state lacks: number of the command, when it came, first sector, sectors, and whether garbage is there instead.
+    /// The writes that the state lacks: number of the command, its time of arrival, first sector, sectors, and whether there is garbage
+    /// instead.
     fn omitted(&self, py: Python<'_>) -> PyResult<Vec<OmittedRow>> {
         let state = self.state().map_err(|error| to_python(py, &error))?;
         let commands = self.explorer.run().commands(Port::Device);
@@ -344,13 +347,13 @@ impl PyExplorer {
         Ok(self.explorer.omitted(state).iter().map(told).collect())
     }
 
-    /// From now on the state lacks only the writes of these places of what it lacked when it was chosen.
+    /// Of the writes that the state lacked when it was chosen, lets it lack only those at these indexes.
     fn keep_omitted(&mut self, places: Vec<usize>) {
         self.set_state(self.chosen.as_ref().map(|chosen| self.explorer.with_omitted(chosen, &places)));
     }
 
-    /// Writes what the host sees of the state to an image, which is made anew; with `replayed`, as the replay of an ext4's journal leaves it,
-    /// so that the kernel has nothing to recover. Where ext4 cannot be recovered, gives the problem as JSON.
+    /// Writes the disk that the host sees in this state to a new image. With `replayed`, the journal of its ext4 is replayed, so that the
+    /// kernel has nothing to recover; returns the problem as JSON if ext4 cannot be recovered.
     #[pyo3(signature = (path, *, replayed=false))]
     fn write_image(&mut self, py: Python<'_>, path: PathBuf, replayed: bool) -> PyResult<Option<String>> {
         let mut write = || {
@@ -374,7 +377,8 @@ impl PyExplorer {
         self.explorer.run().header().sectors * SECTOR_BYTES
     }
 
-    /// The outcome that `learn_reads` was given for an earlier state, if a recovery of this state would read the same; `None` otherwise.
+    /// The outcome that was passed to `learn_reads` for an earlier state, if a recovery of this state would read the same; `None`
+    /// otherwise.
     fn known_outcome(&mut self, py: Python<'_>, asked: &str) -> PyResult<Option<usize>> {
         let (host, reads) = self.host_view().map_err(|error| to_python(py, &error))?;
         Ok(host.as_ref().ok().and_then(|host| reads.outcome(asked, host)))
@@ -394,7 +398,8 @@ impl PyExplorer {
         self.reads = KnownReads::default();
     }
 
-    /// The coverage so far: moments, cuts, logarithm (10) of those that are legal at most, chosen, equal ones, most writes beyond promises.
+    /// The coverage so far: moments at which power could be cut, cuts tried, decimal logarithm of the number of legal states (an upper
+    /// bound), states chosen, those of them that equal an earlier one, largest number of unpromised writes at a cut.
     fn covered(&self) -> (u64, u64, f64, u64, u64, u64) {
         let covered = self.explorer.covered();
         (
@@ -408,8 +413,8 @@ impl PyExplorer {
     }
 }
 
-/// Writes the home blocks of an ext4's journal to their places in its image, and has the superblock ask for no replay; the problem where
-/// Linux would not mount it.
+/// Replays the journal of an ext4 in its image: writes the logged blocks to their places, and changes the superblock so that it requests
+/// no replay. Returns the problem if Linux would not mount the image.
 fn replay(image: &File) -> Result<Option<Problem>, Error> {
     let mut recovery = emmclab_ext4::Recovery::new();
     let replayed = match recovery.replay(image) {
@@ -428,7 +433,7 @@ fn replay(image: &File) -> Result<Option<Problem>, Error> {
     Ok(None)
 }
 
-/// The ways to choose states, each with its most, of a text that may leave these out.
+/// The ways to choose states, each with its maximum number of states, from a text that may omit these numbers.
 #[pyfunction]
 pub(crate) fn crash_ways(py: Python<'_>, states: &str) -> PyResult<String> {
     run(py, || Ok(states.parse::<Ways>()?.to_string()))
@@ -461,14 +466,14 @@ fn read_image(image: &Path, wanted: &[String], tree: Option<&str>) -> Result<Rec
     }
 }
 
-/// All that is below a folder of an ext4 image; `None` if there is no such folder.
+/// All nodes below a folder of an ext4 image; `None` if there is no such folder.
 #[pyfunction]
 pub(crate) fn read_ext4_tree<'py>(py: Python<'py>, image: PathBuf, folder: &str) -> PyResult<TreeRead<'py>> {
     let found = run(py, || read_image(&image, &[], Some(folder)))?;
     Ok(found.tree.map(|nodes| nodes.iter().map(|node| node_of(py, node)).collect()))
 }
 
-/// Files of an ext4 image, with what its journal holds.
+/// Files of an ext4 image, after its journal was replayed.
 #[pyfunction]
 pub(crate) fn read_ext4(py: Python<'_>, image: PathBuf, wanted: Vec<String>) -> PyResult<FilesRead<'_>> {
     let found = run(py, || read_image(&image, &wanted, None))?;

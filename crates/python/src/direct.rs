@@ -16,7 +16,7 @@ pub(crate) fn bandwidths(py: Python<'_>, config: &PyDeviceConfig, units_kb: Vec<
     run(py, || to_json(&bandwidth(config.settings(), &units_kb)?))
 }
 
-/// The published figures that a preset was fitted to, beside its own: rows as JSON.
+/// The published figures to which a preset was fitted, each with the figure of the preset: rows as JSON.
 #[pyfunction]
 pub(crate) fn fitted_figures(py: Python<'_>, config: &PyDeviceConfig) -> PyResult<String> {
     run(py, || to_json(&figures(config.settings())?))

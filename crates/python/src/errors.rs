@@ -25,7 +25,7 @@ fn class_name(kind: Kind) -> &'static str {
     }
 }
 
-/// The number of a refusal of the operating system. Libraries that add a path to it keep only its kind.
+/// The `errno` of an error of the operating system. It is derived from the kind if a library added a path and kept only that.
 fn errno(py: Python<'_>, cause: &std::io::Error) -> Option<i32> {
     let name = match cause.kind() {
         _ if cause.raw_os_error().is_some() => return cause.raw_os_error(),
@@ -57,13 +57,13 @@ pub(crate) fn to_python(py: Python<'_>, error: &Error) -> PyErr {
 }
 
 thread_local! {
-    /// The exception of a signal that came while core code ran on this thread.
+    /// The exception of a signal that arrived while core code ran on this thread.
     static SIGNAL: Cell<Option<PyErr>> = const { Cell::new(None) };
-    /// What this thread follows.
+    /// The flag of the interruption that this thread follows.
     static FOLLOWED: RefCell<Option<Arc<AtomicBool>>> = const { RefCell::new(None) };
 }
 
-/// Ends core code on the threads that follow it with `KeyboardInterrupt`: signals reach the main thread only.
+/// Ends core code with `KeyboardInterrupt` on the threads that follow it, because signals reach only the main thread.
 #[pyclass(name = "Interruption", module = "emmclab._core", frozen)]
 pub(crate) struct PyInterruption(Arc<AtomicBool>);
 
@@ -74,12 +74,12 @@ impl PyInterruption {
         Self(Arc::default())
     }
 
-    /// Lets the calling thread follow.
+    /// Makes the calling thread follow this interruption.
     fn follow(&self) {
         FOLLOWED.set(Some(self.0.clone()));
     }
 
-    /// Ends what runs on the threads that follow, now and later.
+    /// Ends the work of the threads that follow, now and later.
     fn set(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
@@ -89,7 +89,8 @@ fn interrupted() -> bool {
     FOLLOWED.with_borrow(|followed| followed.as_ref().is_some_and(|flag| flag.load(Ordering::Relaxed)))
 }
 
-/// Whether a signal has come that raises an exception, as Ctrl-C does, or what this thread follows has ended its work.
+/// Whether the work of this thread must end: a signal has arrived that raises an exception, as Ctrl-C does, or the interruption that it
+/// follows is set.
 fn signalled() -> bool {
     if interrupted() {
         SIGNAL.set(Some(PyKeyboardInterrupt::new_err(())));

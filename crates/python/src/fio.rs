@@ -1,4 +1,4 @@
-//! Traces of fio's job files, and of workloads of one kind.
+//! Traces of fio's job files, and of workloads that a few figures describe.
 
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
@@ -30,7 +30,7 @@ impl PyFioTrace {
 
 #[pymethods]
 impl PyFioTrace {
-    /// What fio would issue for a job file, cut after `requests`.
+    /// The requests that fio would issue for a job file, at most `requests`.
     #[staticmethod]
     #[pyo3(signature = (path, *, seed=0, requests=None))]
     fn job_file(py: Python<'_>, path: PathBuf, seed: u64, requests: Option<u64>) -> PyResult<Self> {
@@ -43,7 +43,7 @@ impl PyFioTrace {
         })
     }
 
-    /// Requests of one kind: the share of reads, size, span and skew, and their rate.
+    /// A workload of this share of reads, size, span, skew and rate.
     #[staticmethod]
     #[pyo3(signature = (requests, *, seed, read_pct, bytes, span, random_pct, zipf, iops, poisson, flush_every))]
     #[expect(clippy::too_many_arguments, reason = "keywords, each a figure of the workload")]
@@ -78,7 +78,7 @@ impl PyFioTrace {
         ledger_to_python(py, &Ledger { seen: self.made, kept: self.made, ..Ledger::default() })
     }
 
-    /// Where the trace comes from, and what it does not say.
+    /// The header, with the source of the trace and remarks for its users.
     fn header<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let header = Header {
             source: self.source.clone(),
@@ -90,12 +90,12 @@ impl PyFioTrace {
         header_to_python(py, &header)
     }
 
-    /// Requests made; how many there will be is not known.
+    /// Number of requests made so far; the total is not known.
     fn progress(&self) -> (u64, Option<u64>) {
         (self.made, None)
     }
 
-    /// A made trace is no recording to be repeated.
+    /// Refuses to repeat a made trace, which is not a recording.
     fn repeat(&mut self, py: Python<'_>, passes: u32) -> PyResult<Self> {
         run(py, || {
             Err(Error::new(Kind::Unsupported, format!("a made trace cannot be given {passes} times"))

@@ -1,4 +1,4 @@
-//! Traces out of other libraries' memory, through the Arrow C interfaces.
+//! Reads traces from the memory of other libraries, through the Arrow C interfaces.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -24,7 +24,7 @@ impl PyFrame {
 
 #[pymethods]
 impl PyFrame {
-    /// `table` has `__arrow_c_stream__` or `__arrow_c_array__`; `name` stands in the header and in errors.
+    /// `table` has `__arrow_c_stream__` or `__arrow_c_array__`; `name` is used in the header and in errors.
     #[new]
     fn new(py: Python<'_>, table: AnyRecords, name: String) -> PyResult<Self> {
         run(py, || TraceReader::of_arrow(table.0, &name)).map(|reader| Self(Mutex::new(reader)))
@@ -41,7 +41,7 @@ impl PyFrame {
         Ok(run(py, || self.inner().next_batch())?.map(PyBatch))
     }
 
-    /// There are no bytes of a file to count.
+    /// Always 0 and `None`, because there is no file whose bytes could be counted.
     fn progress(&self) -> (u64, Option<u64>) {
         (0, None)
     }

@@ -1,4 +1,4 @@
-//! Options that Python gives as a dictionary.
+//! Options that Python passes as a dictionary.
 
 use emmclab_trace::{Error, Kind};
 use pyo3::prelude::*;

@@ -20,10 +20,10 @@ use crate::given::Given;
 use crate::json::to_json;
 use crate::simulate::{Layers, PyDeviceConfig, layer, store};
 
-/// The setting that is no setting of the device.
+/// The key of the clock, which is not a setting of the device.
 const CLOCK: &str = "clock";
 
-/// The ways in which other software reaches the device; they end before it does, the last one first.
+/// The ways in which other software reaches the device; they end before the device, the last one first.
 #[derive(Default)]
 struct Exports {
     servers: Vec<Server>,
@@ -60,7 +60,7 @@ pub(crate) struct PyLive {
     is_emmc: bool,
     /// Properties of an eMMC card with this device inside.
     card: CardSettings,
-    /// Messages of the exports, until they are asked for.
+    /// Messages of the exports that have not been returned yet.
     news: Arc<Mutex<Vec<String>>>,
 }
 
@@ -81,9 +81,10 @@ impl PyLive {
 
 #[pymethods]
 impl PyLive {
-    /// A device; `clock` is real, free, or x and a factor; `options` are replay options, of which preconditioning and its
-    /// seed count; `image` is the file of its contents, beside which its state is kept; `second` a device beside it for layers that
-    /// use one, `second_image` the file of that; `record` a trace to write; `images` a folder that keeps preconditioned devices.
+    /// A device; `clock` is real, free, or x and a factor; `options` are replay options, of which only preconditioning and its seed
+    /// are used; `image` is the file of its contents, and its state is stored next to it; `second` is a second device for layers
+    /// that use one, `second_image` its file; `record` is a trace to write; `images` is a folder that stores preconditioned
+    /// devices.
     #[new]
     #[pyo3(signature = (config, options, *, clock, think=false, layers=None, image=None, second=None, second_image=None, record=None, log=None, check=false, images=None, images_limit=None))]
     #[expect(clippy::too_many_arguments, reason = "named arguments in Python")]
@@ -135,7 +136,7 @@ impl PyLive {
         })
     }
 
-    /// Refuses a clock, or an address of an NBD server, that there cannot be, before a device is made ready.
+    /// Refuses an impossible clock or address of an NBD server before a device is prepared.
     #[staticmethod]
     #[pyo3(signature = (*, clock, tcp=None))]
     fn require(py: Python<'_>, clock: &str, tcp: Option<&str>) -> PyResult<()> {
@@ -210,8 +211,8 @@ impl PyLive {
         })
     }
 
-    /// Offers the device as a loop device, of which the host's page cache holds at most `dirty_bytes` that are yet to be written;
-    /// returns its path.
+    /// Offers the device as a loop device, for which the host's page cache may hold at most `dirty_bytes` of dirty data; returns
+    /// its path.
     #[pyo3(signature = (*, block_bytes=512, partitions=false, dirty_bytes=None))]
     fn serve_loop(
         &self,
@@ -235,8 +236,8 @@ impl PyLive {
         })
     }
 
-    /// Offers the device as a ublk device; returns its path. `cleaner` is a command that passes the number that is added to it to
-    /// `delete_left_ublk`, once this process was killed.
+    /// Offers the device as a ublk device; returns its path. `cleaner` is a command that is run if this process was killed: it
+    /// calls `delete_left_ublk` with the number that is appended as its last argument.
     #[pyo3(signature = (*, cleaner))]
     fn serve_ublk(&self, py: Python<'_>, cleaner: Vec<String>) -> PyResult<PathBuf> {
         run(py, || {
@@ -251,12 +252,12 @@ impl PyLive {
         })
     }
 
-    /// Has the kernel show a part of the block device as a partition.
+    /// Makes the kernel show a part of the block device as a partition.
     fn add_partition(&self, py: Python<'_>, number: u32, first_sector: u64, sectors: u64) -> PyResult<()> {
         run(py, || self.with_disk(|disk| disk.add_partition(number, first_sector, sectors)))
     }
 
-    /// Makes a file system on the block device, or on a partition of it; `overwrite` allows what is there to be lost.
+    /// Makes a file system on the block device, or on a partition of it; `overwrite` allows existing contents to be lost.
     #[pyo3(signature = (name, *, options=None, overwrite=false, partition=None))]
     fn mkfs(
         &self,
@@ -293,7 +294,7 @@ impl PyLive {
         run(py, || self.with_disk(HostDisk::unmount))
     }
 
-    /// Runs a command with the device there; returns its exit status, or 128 and the signal that ended it.
+    /// Runs a command while the device is served; returns its exit status, or 128 and the signal that ended it.
     fn run(&self, py: Python<'_>, command: Vec<String>) -> PyResult<i32> {
         use std::os::unix::process::ExitStatusExt;
         run(py, || {
@@ -310,7 +311,7 @@ impl PyLive {
         run(py, || to_json(&self.device.status()))
     }
 
-    /// The run so far, as JSON of a simulation's result.
+    /// The result of the run so far, as JSON in the form of a simulation's result.
     fn result(&self, py: Python<'_>) -> PyResult<String> {
         run(py, || to_json(&self.device.result()))
     }
@@ -320,7 +321,7 @@ impl PyLive {
         run(py, || self.device.cut())
     }
 
-    /// The workload says what it was told is safe; the line goes into the log.
+    /// Logs a line about data that the workload was told is safe.
     fn acknowledge(&self, py: Python<'_>, text: &str) -> PyResult<()> {
         run(py, || {
             self.device.acknowledge(text);
@@ -328,7 +329,7 @@ impl PyLive {
         })
     }
 
-    /// Gives this place in the log a name.
+    /// Adds a mark with this name to the log.
     fn mark(&self, py: Python<'_>, text: &str) -> PyResult<()> {
         run(py, || {
             self.device.mark(text);
@@ -336,12 +337,12 @@ impl PyLive {
         })
     }
 
-    /// Ends the log; the device goes on.
+    /// Ends the log; the device continues.
     fn end_log(&self, py: Python<'_>) -> PyResult<()> {
         run(py, || self.device.end_log())
     }
 
-    /// Power is back.
+    /// Restores the power.
     fn restore(&self, py: Python<'_>) -> PyResult<()> {
         run(py, || {
             self.device.restore();
@@ -349,7 +350,7 @@ impl PyLive {
         })
     }
 
-    /// The settings that [`PyLive::set`] takes; `*` stands for the number of a block group.
+    /// The settings that [`PyLive::set`] accepts; `*` stands for the number of a block group.
     #[staticmethod]
     fn changing() -> Vec<&'static str> {
         [CLOCK].into_iter().chain(CHANGEABLE.iter().copied()).collect()
@@ -366,7 +367,7 @@ impl PyLive {
         })
     }
 
-    /// Figures of the run begin now; what was served before counts no more.
+    /// Resets the figures of the run: requests that were served before are no longer counted.
     fn clear_counters(&self, py: Python<'_>) -> PyResult<()> {
         run(py, || {
             self.device.clear_counters();
@@ -374,26 +375,27 @@ impl PyLive {
         })
     }
 
-    /// Has the layers move all data to its place, and takes them away: the image is then one of a device without layers.
+    /// Makes the layers move all data to its place, and removes them: the image is then one of a device without layers.
     fn make_plain(&self, py: Python<'_>) -> PyResult<()> {
         run(py, || self.device.make_plain())
     }
 
-    /// Has the layers move all data that they keep aside, on a free clock without requests in progress; gives the result as JSON.
+    /// Makes the layers move all data that they have logged to its place, on a free clock and without requests in progress; returns the
+    /// result as JSON.
     fn drain(&self, py: Python<'_>) -> PyResult<String> {
         run(py, || to_json(&self.device.drain()?))
     }
 
-    /// Raises what ended the service, if anything did.
+    /// Raises the error that ended the service, if there was one.
     fn check(&self, py: Python<'_>) -> PyResult<()> {
         run(py, || self.device.broken().map_or(Ok(()), Err))
     }
 
-    /// Ends in good order: exports, then the device; returns the result as JSON.
+    /// Ends the exports, then the device; returns the result as JSON.
     fn stop(&self, py: Python<'_>) -> PyResult<String> {
         run(py, || {
             let Exports { servers, card, file, disk } = std::mem::take(&mut *self.exports());
-            // Every end is tried before the first error is reported.
+            // All of them are ended before the first error is reported.
             let detached = disk.map_or(Ok(()), HostDisk::stop);
             let unmounted = file.map_or(Ok(()), FuseFile::stop);
             servers.into_iter().for_each(Server::stop);

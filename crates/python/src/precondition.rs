@@ -1,4 +1,4 @@
-//! What a device holds before a run.
+//! The contents of a device before a run.
 
 use std::path::PathBuf;
 
@@ -16,7 +16,7 @@ pub(crate) struct PyPrecondition(Precondition);
 
 #[pymethods]
 impl PyPrecondition {
-    /// Understands its text form: none, sequential:PCT, random:PCT, steady:CAPACITIES or used:AGE with more.
+    /// Parses its text form: none, sequential:PCT, random:PCT, steady:CAPACITIES, or used:AGE with further values.
     #[new]
     fn new(py: Python<'_>, text: &str) -> PyResult<Self> {
         run(py, || text.parse()).map(Self)
@@ -28,13 +28,13 @@ impl PyPrecondition {
         self.0.to_string()
     }
 
-    /// Whether the seed decides what the device holds.
+    /// Whether the contents of the device depend on the seed.
     #[getter]
     fn is_random(&self) -> bool {
         self.0.is_random()
     }
 
-    /// The most bytes that it writes to a device of this many bytes; 0 for a new device.
+    /// Maximum number of bytes that it writes to a device of this many bytes; 0 for a new device.
     fn most_bytes(&self, capacity_bytes: f64) -> f64 {
         self.0.most_bytes(capacity_bytes)
     }
@@ -46,8 +46,8 @@ pub(crate) fn preconditioned_bytes() -> u64 {
     emmclab_replay::preconditioned_bytes()
 }
 
-/// Makes the device that a run with `options` begins with, or one aged by the traces of readers,
-/// where the folder `images` does not hold it; false if another process is making it.
+/// Prepares the device with which a run with `options` begins, or one aged by the traces of readers, unless the folder
+/// `images` contains it. Returns false if another process is preparing it.
 #[pyfunction]
 #[pyo3(signature = (config, options, images, *, images_limit=None, aged_by=None))]
 pub(crate) fn precondition(

@@ -13,7 +13,7 @@ use crate::given::Given;
 use crate::json::to_json;
 use crate::writer::{PyHeader, PyLedger, header_from_python, ledger_from_python};
 
-/// A profile that grows by batches.
+/// A profile to which the batches of a trace are added.
 #[pyclass(name = "Profiler", module = "emmclab._core")]
 pub(crate) struct PyProfiler(Mutex<Profile>);
 
@@ -31,8 +31,8 @@ pub(crate) fn bin_width(ns: i64) -> BinWidth {
 
 #[pymethods]
 impl PyProfiler {
-    /// A profile of nothing yet, with these percentiles beside the usual ones, bins of this many ns (0: automatic), and caches
-    /// simulated as `caches` says.
+    /// An empty profile, with these percentiles besides the usual ones, bins of this many ns (0: automatic), and simulated
+    /// caches with the options `caches`.
     #[new]
     #[pyo3(signature = (name, *, percentiles=Vec::new(), bin_ns=0, caches=None))]
     fn new(
@@ -51,7 +51,7 @@ impl PyProfiler {
         .map(|profile| Self(Mutex::new(profile)))
     }
 
-    /// Adds a batch; batches come in order of arrival.
+    /// Adds a batch; batches must be added in order of arrival.
     fn update(&mut self, py: Python<'_>, batch: &PyBatch) {
         let profile = self.inner();
         py.detach(|| profile.update(&batch.0));
@@ -86,7 +86,7 @@ impl PyProfiler {
     }
 }
 
-/// The cost of journaling, by batches.
+/// Determines the cost of journaling from the batches of a trace.
 #[pyclass(name = "JournalProfiler", module = "emmclab._core")]
 pub(crate) struct PyJournalProfiler(Mutex<JournalProfile>);
 
@@ -97,7 +97,7 @@ impl PyJournalProfiler {
         Self(Mutex::default())
     }
 
-    /// Adds a batch; batches come in order of arrival.
+    /// Adds a batch; batches must be added in order of arrival.
     fn update(&mut self, py: Python<'_>, batch: &PyBatch) {
         let profile = self.0.get_mut().unwrap_or_else(PoisonError::into_inner);
         py.detach(|| profile.update(&batch.0));

@@ -31,12 +31,12 @@ impl PyReader {
         Ok(Self { inputs, passes, stream: Mutex::new(stream) })
     }
 
-    /// The traces behind readers.
+    /// The traces that these readers read.
     pub(crate) fn inputs(readers: &[PyRef<'_, PyReader>]) -> Vec<TraceInput> {
         readers.iter().flat_map(|reader| reader.inputs.clone()).collect()
     }
 
-    /// The same, of which each is refused where it holds several devices.
+    /// The traces that these readers read; each is refused if it has several devices.
     pub(crate) fn inputs_of_one_device(readers: &[PyRef<'_, PyReader>]) -> Vec<TraceInput> {
         let mut inputs = Self::inputs(readers);
         for input in &mut inputs {
@@ -124,7 +124,7 @@ impl PyReader {
         run(py, || self.inner().require_one_device())
     }
 
-    /// Devices with their requests so far, most first; of several passes those of the last.
+    /// Devices with their requests so far, in descending order; of several passes, only the last is counted.
     fn devices(&mut self) -> Vec<(String, u64)> {
         self.inner().devices()
     }
@@ -145,22 +145,22 @@ impl PyReader {
         header_to_python(py, &self.inner().header())
     }
 
-    /// Of each file its path; those of all processors for blktrace.
+    /// The path of each file; for blktrace those of the files of all processors.
     fn files(&self) -> Vec<PathBuf> {
         self.inputs.iter().flat_map(|input| emmclab_trace::formats::files(&input.path)).collect()
     }
 
-    /// Of each trace the format of its file, and how it was recognised: `content`, `--format` or `--columns`.
+    /// For each trace, the format of its file and how it was recognised: `content`, `--format` or `--columns`.
     fn recognised(&mut self) -> Vec<(&'static str, &'static str)> {
         self.inner().recognised().map(|found| (found.format, found.by)).collect()
     }
 
-    /// Requests of the whole trace, where a single file says that it is a part of one.
+    /// Number of requests of the whole trace, if a single file is read that states that it is a part of one.
     fn whole(&mut self) -> Option<u64> {
         self.inner().whole()
     }
 
-    /// Bytes of the file read so far, and in all where known.
+    /// Bytes of the file read so far, and in total if known.
     fn progress(&mut self) -> (u64, Option<u64>) {
         let progress = self.inner().progress();
         (progress.done, progress.total)
@@ -247,7 +247,7 @@ pub(crate) fn ledger_labels(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     Ok(out)
 }
 
-/// The kinds of files that are no traces and are refused by their name: what they are, and the cure.
+/// The kinds of files that are no traces and are refused by their name: what they are, and what to do.
 #[pyfunction]
 pub(crate) fn file_kinds() -> Vec<(&'static str, &'static str)> {
     emmclab_trace::formats::file_kinds().collect()

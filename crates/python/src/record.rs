@@ -17,7 +17,7 @@ use crate::reader::{header_to_python, ledger_to_python};
 #[pyclass(name = "Recorder", module = "emmclab._core")]
 pub(crate) struct PyRecorder(Mutex<Option<Recorder>>);
 
-/// The last batches, the ledger, the header, why the recording ended by itself, and what was not as it should be.
+/// The last batches, the ledger, the header, the error if the recording ended by itself, and remarks on problems.
 type Ended<'py> = (Vec<PyBatch>, Bound<'py, PyDict>, Bound<'py, PyDict>, Option<String>, Vec<String>);
 
 fn over() -> Error {
@@ -60,7 +60,7 @@ impl PyRecorder {
         self.inner().iter().flat_map(Recorder::disks).map(|disk| disk.name.clone()).collect()
     }
 
-    /// Why these, where no device was named.
+    /// The reason for recording these disks, if no device was named.
     fn chosen(&mut self) -> Option<String> {
         self.inner().as_ref().and_then(Recorder::chosen).map(str::to_owned)
     }
@@ -72,7 +72,7 @@ impl PyRecorder {
         header_to_python(py, &header)
     }
 
-    /// The next batch, or None if none came within the time.
+    /// The next batch, or None if none arrived within the time.
     fn next(&mut self, py: Python<'_>, timeout_s: f64) -> PyResult<Option<PyBatch>> {
         py.check_signals()?;
         let timeout = Duration::try_from_secs_f64(timeout_s).unwrap_or_default();
@@ -91,7 +91,7 @@ impl PyRecorder {
         run(py, || to_json(&recorder?.stats()))
     }
 
-    /// Lets go of the recording, where it has not been stopped: what was set up on the recorded machine is removed.
+    /// Drops a recording that has not been stopped: what was set up on the recorded machine is removed.
     fn close(&mut self, py: Python<'_>) {
         let recorder = self.inner().take();
         py.detach(|| drop(recorder));

@@ -1,4 +1,4 @@
-//! What a device says of itself.
+//! Reads the registers of a device.
 
 use std::path::PathBuf;
 
@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use crate::errors::run;
 use crate::json::to_json;
 
-/// What the registers in these files say, as JSON: one file, or the files of a tree, each with its path.
+/// The report on the registers in these files, as JSON. They are one file, or the files of a tree, each with its path.
 #[pyfunction]
 pub(crate) fn read_registers(py: Python<'_>, files: Vec<(PathBuf, Vec<u8>)>) -> PyResult<String> {
     run(py, || {
@@ -23,7 +23,7 @@ pub(crate) fn are_registers(head: &[u8]) -> bool {
     is_ext_csd(head) || is_ufs(head)
 }
 
-/// Whether a file of a tree, by its path, is read of a device.
+/// Whether a path is that of a file with registers of a device.
 #[pyfunction]
 pub(crate) fn is_register_file(path: PathBuf) -> bool {
     path.file_name().is_some_and(|name| name == "ext_csd") || is_ufs_file(&path) || is_card_file(&path)

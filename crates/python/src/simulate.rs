@@ -72,8 +72,8 @@ impl PyDeviceConfig {
         })
     }
 
-    /// The same device with a capacity to the byte, and blocks in SLC mode that hold `slc_bytes` and that take nothing of the
-    /// capacity where it is preserved.
+    /// The same device with exactly this capacity in bytes, and blocks in SLC mode that hold `slc_bytes`; with `preserves`,
+    /// these do not reduce the capacity.
     #[pyo3(signature = (bytes, slc_bytes = None, preserves = None))]
     fn sized(
         &self,
@@ -134,8 +134,8 @@ pub(crate) fn replay_defaults(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
     Ok(pythonize::pythonize(py, &ReplayOptions::default())?)
 }
 
-/// Refuses the traces of `readers` for a run with `options` (as `Simulation` takes them), with every fault at once. Gives the
-/// mode and the reason for it as JSON: those of the options, or where the mode is `auto`, what the traces allow.
+/// Checks the traces of `readers` for a run with `options` (those of `Simulation`); an error names all faults. Returns the
+/// mode and the reason for it as JSON: that of the options or, if it is `auto`, the one that the traces allow.
 #[pyfunction]
 pub(crate) fn check_traces(
     py: Python<'_>,
@@ -147,13 +147,13 @@ pub(crate) fn check_traces(
     run(py, || to_json(&preflight(&config.0, &options.0, &inputs)?))
 }
 
-/// The folder of images; a cache where it has a limit.
+/// The folder of images; with a limit it is a cache.
 pub(crate) fn store(folder: PathBuf, limit: Option<u64>) -> Result<ImageStore, Error> {
     let store = ImageStore::open(folder)?;
     Ok(limit.map_or(store.clone(), |limit| store.limited(limit)))
 }
 
-/// The layers there are: name, what each does, settings with default, unit and meaning, as JSON.
+/// All kinds of layers: name, what each does, settings with default, unit and meaning, as JSON.
 #[pyfunction]
 pub(crate) fn layer_kinds(py: Python<'_>) -> PyResult<String> {
     run(py, || {
@@ -165,10 +165,10 @@ pub(crate) fn layer_kinds(py: Python<'_>) -> PyResult<String> {
     })
 }
 
-/// Layers by name with their settings as text, as `DeviceConfig.with_values` takes them.
+/// Layers by name with their settings as text, as `DeviceConfig.with_values` accepts them.
 pub(crate) type Layers = Vec<(String, Vec<(String, String)>)>;
 
-/// A run, what is kept of it where asked for, and what goes wrong in a victim policy written in Python.
+/// A run, the recorder of its optional files and figures, and the error of a victim policy written in Python.
 struct Running {
     simulation: Simulation,
     recorder: Recorder,
@@ -190,7 +190,7 @@ pub(crate) fn layer((name, settings): &(String, Vec<(String, String)>)) -> Layer
     settings.iter().fold(LayerConfig::named(name), |layer, (key, value)| layer.with(key, value))
 }
 
-/// A run with layers above its device, the first on top, and with a device beside it that is made ready in the same way.
+/// A run with layers above its device, the first on top, and with a second device that is prepared in the same way.
 pub(crate) fn under_layers(
     simulation: Simulation,
     layers: Option<Layers>,
@@ -212,12 +212,11 @@ fn ended() -> Error {
 
 #[pymethods]
 impl PySimulation {
-    /// A run with `options` on a new or preconditioned device, or on one aged by the traces
-    /// of readers; `images` is a folder that keeps aged devices, of at most `images_limit` bytes; `rows` a Parquet file for one row per request; `layers`
-    /// lie above the device, the first on top, and `second` is a device beside it, made ready in the same way. `victim` chooses
-    /// the blocks that the device collects once it is ready: a callable that takes a `VictimView` and returns a block or None.
-    /// `over_time` keeps the run over time, in bins of this many ns, or 0 for bins of automatic width; `perfetto` is a file for a
-    /// picture of the run.
+    /// A run with `options` on a new or preconditioned device, or on one aged by the traces of readers; `images` is a folder that stores
+    /// aged devices, of at most `images_limit` bytes; `rows` is a Parquet file for one row per request; `layers` are above the device, the
+    /// first on top, and `second` is a second device that is prepared in the same way. `victim` chooses the blocks that the prepared device
+    /// collects: a callable that takes a `VictimView` and returns a block or None. `over_time` adds figures over time, in bins of this many
+    /// ns, or 0 for bins of automatic width; `perfetto` is a file for a picture of the run.
     #[new]
     #[pyo3(signature = (config, options, *, images=None, images_limit=None, rows=None, aged_by=None, layers=None, second=None, victim=None, over_time=None, perfetto=None))]
     #[expect(clippy::too_many_arguments, reason = "named arguments in Python")]
@@ -264,7 +263,7 @@ impl PySimulation {
         })
     }
 
-    /// Drives a batch; false once the device has stopped.
+    /// Replays a batch; returns false if the device has stopped.
     fn feed(&mut self, py: Python<'_>, batch: &PyBatch) -> PyResult<bool> {
         py.check_signals()?;
         let goes_on = run(py, || {
@@ -272,7 +271,7 @@ impl PySimulation {
             recorder.feed(simulation, &batch.0)
         });
         if let Some(fault) = self.inner().as_ref().and_then(|running| running.fault.take()) {
-            // The device chose nothing since then, so the run is worth nothing.
+            // The device has collected no block since the error, so the run has no valid result.
             *self.inner() = None;
             return Err(fault);
         }
@@ -284,8 +283,8 @@ impl PySimulation {
         self.inner().as_ref().map_or(0, |running| running.simulation.simulated().0)
     }
 
-    /// Ends the run: the result as JSON. Puts the files of rows and of the picture in place; `about` is told of the run in that of
-    /// rows.
+    /// Ends the run and returns the result as JSON. Moves the files of rows and of the picture to their places; `about` describes
+    /// the run in the file of rows.
     #[pyo3(signature = (ledger, about=None))]
     fn finish(&mut self, py: Python<'_>, ledger: PyLedger, about: Option<String>) -> PyResult<String> {
         let Running { simulation, mut recorder, fault } =

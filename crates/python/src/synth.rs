@@ -116,12 +116,12 @@ impl PySynthesis {
         header_to_python(py, &self.header)
     }
 
-    /// Requests made, and in all.
+    /// Number of requests made so far, and in total.
     fn progress(&mut self) -> (u64, Option<u64>) {
         (self.made, Some(self.inner().requests()))
     }
 
-    /// A synthesis is no recording to be repeated: it is made longer.
+    /// Refuses to repeat a synthesis, which is not a recording: a longer one can be made instead.
     fn repeat(&mut self, py: Python<'_>, passes: u32) -> PyResult<Self> {
         run(py, || {
             let requests = self.inner().requests();
@@ -132,7 +132,7 @@ impl PySynthesis {
     }
 }
 
-/// A model that grows by batches of a trace.
+/// Fits a model to the batches of a trace.
 #[pyclass(name = "Fitter", module = "emmclab._core")]
 pub(crate) struct PyFitter(Mutex<Option<Fitter>>);
 
@@ -143,14 +143,14 @@ impl PyFitter {
         Self(Mutex::new(Some(Fitter::new(name))))
     }
 
-    /// Adds a batch; batches come in order of arrival.
+    /// Adds a batch; batches must be added in order of arrival.
     fn update(&mut self, py: Python<'_>, batch: &PyBatch) {
         if let Some(fitter) = self.0.get_mut().unwrap_or_else(PoisonError::into_inner) {
             py.detach(|| fitter.push(&batch.0));
         }
     }
 
-    /// The model of everything seen.
+    /// The model of all batches added.
     fn finish(&mut self, py: Python<'_>) -> PyResult<PyWorkloadModel> {
         let fitter = self.0.get_mut().unwrap_or_else(PoisonError::into_inner).take();
         run(py, || fitter.ok_or_else(|| Error::new(Kind::Config, "this fit has ended"))?.finish())

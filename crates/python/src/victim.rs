@@ -11,7 +11,7 @@ use pyo3::prelude::*;
 
 use crate::errors::to_python;
 
-/// The facts on a full block.
+/// The properties of a full block.
 #[derive(Clone, Copy)]
 struct Full {
     valid: u32,
@@ -19,7 +19,7 @@ struct Full {
     age: u64,
 }
 
-/// The view of a victim policy at one decision: the full blocks of one block group in one plane. A copy, which stays as it is.
+/// The view of a victim policy at one decision: the full blocks of one block group in one plane. It is a copy, which does not change later.
 #[pyclass(name = "VictimView", module = "emmclab._core", frozen)]
 pub(crate) struct PyVictimView {
     /// In order of age.
@@ -105,7 +105,7 @@ impl PyVictimView {
 pub(crate) struct Fault(Arc<Mutex<Option<PyErr>>>);
 
 impl Fault {
-    /// The error, once.
+    /// Returns the error and removes it.
     pub fn take(&self) -> Option<PyErr> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
@@ -119,7 +119,7 @@ impl Fault {
     }
 }
 
-/// Asks a Python function for each victim. After an error it chooses nothing, until the run raises that.
+/// Asks a Python function for each victim. After an error it chooses no block, until the run raises the error.
 pub(crate) struct PyPolicy {
     choose: Py<PyAny>,
     fault: Fault,

@@ -22,10 +22,10 @@ impl PyWriter {
     }
 }
 
-/// A ledger as Python holds it; a count that the input does not tell is None.
+/// A ledger as a dictionary of Python; a count that is not known is None.
 pub(crate) type PyLedger = HashMap<String, Option<u64>>;
 
-/// A header as Python holds it.
+/// A header as a dictionary of Python.
 pub(crate) type PyHeader = HashMap<String, Option<String>>;
 
 #[pymethods]
@@ -38,12 +38,12 @@ impl PyWriter {
             .map(|writer| Self(Mutex::new(Some(writer))))
     }
 
-    /// Adds a batch; batches come in order of arrival.
+    /// Adds a batch; batches must be added in order of arrival.
     fn write(&mut self, py: Python<'_>, batch: &PyBatch) -> PyResult<()> {
         run(py, || self.inner().as_mut().ok_or_else(closed)?.write(&batch.0))
     }
 
-    /// The values that the format has no place for: requests left out, then values left out by column.
+    /// Counts of what the format cannot store: requests left out, then values left out by column.
     fn losses(&mut self) -> (u64, Vec<(&'static str, u64)>) {
         self.inner().as_ref().map_or((0, Vec::new()), |writer| {
             let losses = writer.losses();
@@ -51,7 +51,7 @@ impl PyWriter {
         })
     }
 
-    /// Ends the file and puts it in place.
+    /// Completes the file and moves it to its path.
     fn finish(&mut self, py: Python<'_>, ledger: PyLedger, header: PyHeader) -> PyResult<()> {
         run(py, || {
             let ledger = ledger_from_python(&ledger)?;
@@ -59,13 +59,13 @@ impl PyWriter {
         })
     }
 
-    /// Drops what was written; nothing is left behind.
+    /// Discards what was written; no file remains.
     fn abort(&mut self) {
         *self.inner() = None;
     }
 }
 
-/// Writes a whole file aside, then puts it in place; a device or a pipe is written directly.
+/// Writes a whole file under a temporary name, then renames it; a device or a pipe is written directly.
 #[pyfunction]
 pub(crate) fn write_whole(py: Python<'_>, path: PathBuf, bytes: &[u8]) -> PyResult<()> {
     run(py, || {
@@ -75,7 +75,7 @@ pub(crate) fn write_whole(py: Python<'_>, path: PathBuf, bytes: &[u8]) -> PyResu
     })
 }
 
-/// Removes what killed writers left aside in a folder; what living ones write stays.
+/// Removes the temporary files of killed writers from a folder; those of running writers stay.
 #[pyfunction]
 pub(crate) fn sweep(py: Python<'_>, folder: PathBuf) {
     py.detach(|| emmclab_trace::sweep(&folder));

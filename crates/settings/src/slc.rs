@@ -88,7 +88,7 @@ impl SlcSettings {
     }
 }
 
-/// Free share of a buffer at or below which it is flushed whatever it holds.
+/// The value of `flush_at_pct` with which a buffer is flushed however much of it is free.
 pub const ALWAYS: u32 = 100;
 
 /// The current size of a buffer that was not resized, as a share of its blocks.

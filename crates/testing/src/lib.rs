@@ -1,5 +1,5 @@
 //! For the tests of all crates: the path of the real traces, which are no part of the project, the tools of the machine, a small
-//! device, and a seeded die.
+//! device, and a seeded random number generator.
 
 mod needs;
 
@@ -20,11 +20,11 @@ program_us = 1000
 erase_us = 5000
 ";
 
-/// A seeded die for tests that would rather roll than draw from a strategy: splitmix64, the same everywhere.
+/// A seeded random number generator (splitmix64) for tests that use no strategy of proptest. It gives the same numbers on every machine.
 pub struct Die(u64);
 
 impl Die {
-    /// A die of a seed.
+    /// A die with this seed.
     pub const fn new(seed: u64) -> Self {
         Self(seed)
     }

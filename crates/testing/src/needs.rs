@@ -1,7 +1,7 @@
-//! What a test needs of the machine and may lack: root, programs, real traces, a guest.
+//! Requirements of tests that a machine may not meet: root, programs, real traces, a guest.
 //!
 //! A test that lacks something is skipped. Each skip appends the line `WHAT is missing; COMMAND` to the file that
-//! `EMMCLAB_SKIPPED` names, so that the end of a run can count them: `cargo test` shows nothing of what a passed test prints.
+//! `EMMCLAB_SKIPPED` names, so that the end of a run can count them: `cargo test` hides the output of passed tests.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -9,7 +9,7 @@ use std::io::Write as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-/// Debian's packages, with the programs whose names differ from theirs.
+/// Debian packages, with those of their programs that have another name than the package.
 const PACKAGES: [(&str, &[&str]); 15] = [
     ("btrfs-progs", &["btrfs", "mkfs.btrfs"]),
     ("coreutils", &["dd"]),
@@ -28,13 +28,13 @@ const PACKAGES: [(&str, &[&str]); 15] = [
     ("xfsprogs", &["mkfs.xfs", "xfs_repair"]),
 ];
 
-/// Whether a program can be found; those of the administrator count, too.
+/// Whether a program can be found, also in the folders for the administrator.
 pub fn has_tool(name: &str) -> bool {
     let path = std::env::var("PATH").unwrap_or_default();
     path.split(':').chain(["/usr/sbin", "/sbin"]).any(|folder| Path::new(folder).join(name).exists())
 }
 
-/// Whether these programs are there; where one is not, the test is to be skipped.
+/// Whether these programs are installed. If one is missing, the skip is reported, and the test must return.
 pub fn has_tools(names: &[&str]) -> bool {
     let Some(missing) = names.iter().find(|name| !has_tool(name)) else { return true };
     let package = PACKAGES.iter().find(|(_, tools)| tools.contains(missing));
@@ -42,7 +42,7 @@ pub fn has_tools(names: &[&str]) -> bool {
     false
 }
 
-/// Whether the test runs as root; it is to be skipped where not.
+/// Whether the test runs as root. If not, the skip is reported, and the test must return.
 pub fn has_root() -> bool {
     let is_root = fs::metadata("/proc/self").is_ok_and(|of_us| of_us.uid() == 0);
     if !is_root {
@@ -51,8 +51,8 @@ pub fn has_root() -> bool {
     is_root
 }
 
-/// A real trace in the folder that `EMMCLAB_TRACES` names, or else in `../shared/traces` beside the repository; where it is not
-/// there, the test is to be skipped.
+/// A real trace in the folder that `EMMCLAB_TRACES` names, or else in `../shared/traces` beside the repository; `None` if it
+/// does not exist: then the skip is reported, and the test must return.
 pub fn real_trace(name: &str) -> Option<PathBuf> {
     let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/traces");
     let folder = std::env::var_os("EMMCLAB_TRACES").map_or(beside, PathBuf::from);
@@ -64,13 +64,14 @@ pub fn real_trace(name: &str) -> Option<PathBuf> {
     None
 }
 
-/// Says that the test is skipped and why: what is missing, and the command that brings it. A failure where `CI=true`.
+/// Reports that the test is skipped: what is missing, and the command that installs it. Fails if `CI=true`.
 pub fn skip(missing: &str, command: &str) {
     assert!(std::env::var("CI").as_deref() != Ok("true"), "{missing} is missing, and CI=true; {command}");
     skip_always(missing, command);
 }
 
-/// As [`skip`], of what not every machine of the continuous integration can have: a guest, a driver of the kernel.
+/// As [`skip`], but does not fail with `CI=true`: for what not every machine of the continuous integration has, such as a guest or a driver
+/// of the kernel.
 pub fn skip_always(missing: &str, command: &str) {
     eprintln!("skipped: {missing} is missing; {command}");
     if let Some(file) = std::env::var_os("EMMCLAB_SKIPPED") {
