@@ -11,7 +11,7 @@ bitflags! {
     pub struct Modifiers: u8 {
         /// Forced programming: bypasses the write buffer, durable on completion (CMD23 bit 24).
         const FORCED = 1;
-        /// Reliable write: old or new, never torn, durable on completion (CMD23 bit 31). Linux asks for it with `REQ_FUA`.
+        /// Reliable write: old or new, never torn, durable on completion (CMD23 bit 31). Linux requests it with `REQ_FUA`.
         const RELIABLE = 1 << 1;
         /// The write buffer is flushed before it; the MMC driver sends a flush first (`REQ_PREFLUSH`).
         const PREFLUSH = 1 << 2;

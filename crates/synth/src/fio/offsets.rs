@@ -103,7 +103,7 @@ impl Draw {
         }
     }
 
-    /// The next block; none if the pass is over.
+    /// The next block; `None` if the pass is over.
     pub fn next(&mut self, dice: &mut Dice) -> Option<u64> {
         match &mut self.cover {
             Cover::Any => Some(self.drawn(dice)),

@@ -174,7 +174,7 @@ impl Runner {
         self.job.is_paced() && self.job.runtime_ns.is_some_and(|limit| self.pace.next() >= limit)
     }
 
-    /// The next request of a pass; none if the pass is over.
+    /// The next request of a pass; `None` if the pass is over.
     fn plan(&mut self) -> Option<Planned> {
         if let Some(owed) = self.owed.take() {
             return Some(owed);
@@ -192,7 +192,7 @@ impl Runner {
         Some(planned)
     }
 
-    /// Chooses operation, file and place of a request; none if all files are done.
+    /// Chooses operation, file and place of a request; `None` if all files are done.
     fn place(&mut self) -> Option<Planned> {
         let op = self.operation();
         // With these options a pass may go over the files more than once.
@@ -243,7 +243,7 @@ impl Runner {
         (0..count).map(|step| (first + step) % count).find(|file| !self.files[*file].is_done)
     }
 
-    /// Offset and bytes of the next request in a file; none if the file has no place for one.
+    /// Offset and bytes of the next request in a file; `None` if the file has no place for one.
     fn offset(&mut self, file: usize, op: Op) -> Option<(u64, u64)> {
         let job = self.job.clone();
         let at = &mut self.files[file];
@@ -356,7 +356,7 @@ fn sequential(job: &Job, end: u64) -> Option<u64> {
     }
 }
 
-/// Bytes of a request at an offset; none if it would reach beyond the end of the file. Of several sizes, one that fits is drawn.
+/// Bytes of a request at an offset; `None` if it would reach beyond the end of the file. Of several sizes, one that fits is drawn.
 fn sized(job: &Job, op: Op, offset: u64, dice: &mut Dice) -> Option<u64> {
     let sizes = &job.sizes[index(op)];
     let room = job.file_length().checked_sub(offset)?;
