@@ -11,9 +11,9 @@ use crate::PolicyOptions;
 pub struct AllocationSettings {
     /// How a plane is chosen.
     pub policy: String,
-    /// Order in which consecutive pages (static), or pages when all is idle (dynamic), go round.
+    /// Order in which consecutive pages (static), or pages while everything is idle (dynamic), are striped.
     pub order: StripeOrder,
-    /// Write requests up to this size go to blocks of their own (hot data); 0 = off.
+    /// Write requests up to this size go to separate blocks (hot data); 0 = off.
     pub hot_max_kb: u32,
     /// Settings of the policy: those that its entry in the registry names.
     #[serde(flatten)]

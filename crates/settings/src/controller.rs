@@ -9,30 +9,32 @@ use crate::power::TimeQuantile;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ControllerSettings {
-    /// Which page operation goes first.
+    /// Which page operation is executed first.
     pub scheduling: Scheduling,
     /// Requests inside the device at once; 1 is an eMMC without a command queue, up to 32 one with it (`EXT_CSD` `CMDQ_DEPTH`,
     /// eMMC 5.1), 0 is no limit. Of a UFS, its tags: up to 32, up to 255 with `interface.queues`.
     pub queue_depth: u32,
-    /// Fixed time of a read command before the flash is asked.
+    /// Fixed time of a read command before the flash is accessed.
     pub read_overhead_us: f64,
-    /// Fixed time of a write command before the flash is asked.
+    /// Fixed time of a write command before the flash is accessed.
     pub write_overhead_us: f64,
     /// Time of a KB between host and device, before a write or after a read of the flash.
     pub host_us_per_kb: f64,
-    /// Bus mode, which gives the time between host and device instead.
+    /// Bus mode, which determines the time between host and device instead of `host_us_per_kb`.
     pub bus_mode: BusMode,
-    /// Time that a reliable write takes on top, for keeping the old data until the new is whole.
+    /// Additional time of a reliable write, which keeps the old data until the new data is complete.
     pub reliable_write_us: f64,
-    /// Time that a discard takes on top of the fixed time of a write command.
+    /// Time of a discard in addition to the fixed time of a write command.
     pub discard_us: f64,
-    /// Distribution of the time that a read takes on top: what a real device does now and then (collection, folding of its SLC cache)
-    /// and the model of it does not. Points in rising order, the last at 100 %, straight lines between them; drawn by `power.seed`.
+    /// Distribution of the additional time of a read, caused by work that a real device does now and then (collection, folding of its
+    /// SLC cache) but its model does not. Points in ascending order, the last at 100 %, with straight lines between them; drawn by
+    /// `power.seed`.
     pub read_stalls: Vec<TimeQuantile>,
-    /// The same of a write.
+    /// Distribution of the additional time of a write.
     pub write_stalls: Vec<TimeQuantile>,
     /// The data of a packed write is programmed as one stream, so that a page may hold units of several entries; otherwise
-    /// each entry fills pages of its own. The standard (eMMC 5.1, 6.6.29) says how a pack is transferred, not how it lies.
+    /// each entry fills pages of its own. The standard (eMMC 5.1, 6.6.29) specifies how a pack is transferred, not how it
+    /// is stored.
     pub share_packed_pages: bool,
 }
 
@@ -43,7 +45,7 @@ pub enum Scheduling {
     /// In the order of arrival.
     #[default]
     Fifo,
-    /// Reads before writes that have not begun (SSDsim). A UFS lets as many commands pass another as it has tags.
+    /// Reads before writes that have not begun (SSDsim). On a UFS, at most as many commands overtake another as there are tags.
     ReadFirst,
 }
 
@@ -51,7 +53,7 @@ pub enum Scheduling {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum BusMode {
-    /// As `host_us_per_kb` says.
+    /// The rate is set by `host_us_per_kb`.
     #[default]
     Given,
     /// High speed, single data rate at 52 MHz: 52 million bytes a second.

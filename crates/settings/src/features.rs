@@ -4,18 +4,18 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Optional functions, as the `EXT_CSD` register states them (JESD84-B51, 7.4). The cache and its order are settings of `cache`,
-/// the command queue is one of `controller`. Where a function is missing, the device serves a command that asks for it by a flush.
+/// the command queue is one of `controller`. If a function is missing, the device uses a flush to serve a command that requests it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct FeatureSettings {
     /// Reliable writes of any length (`EXT_CSD` `WR_REL_PARAM` [166] bit 2, `EN_REL_WR`). Without them, such a write is a plain
     /// one and a flush.
     pub reliable_write: bool,
-    /// Cache barriers (`EXT_CSD` `BARRIER_SUPPORT` [486], eMMC 5.1), where there is a cache. Without them, a barrier is a flush.
+    /// Cache barriers (`EXT_CSD` `BARRIER_SUPPORT` [486], eMMC 5.1), if there is a cache. Without them, a barrier is a flush.
     pub barrier: bool,
-    /// Most entries of a packed write (`EXT_CSD` `MAX_PACKED_WRITES` [500], eMMC 4.5); 0 = it takes none.
+    /// Maximum number of entries of a packed write (`EXT_CSD` `MAX_PACKED_WRITES` [500], eMMC 4.5); 0 = not supported.
     pub packed_writes: u32,
-    /// Most entries of a packed read (`EXT_CSD` `MAX_PACKED_READS` [501], eMMC 4.5); 0 = it takes none.
+    /// Maximum number of entries of a packed read (`EXT_CSD` `MAX_PACKED_READS` [501], eMMC 4.5); 0 = not supported.
     pub packed_reads: u32,
 }
 

@@ -11,7 +11,7 @@ use crate::PolicyOptions;
 pub struct GcSettings {
     /// Victim policy; `none` = no collection.
     pub policy: String,
-    /// `blocking`: the write that needs space waits while whole blocks are collected, which takes seconds where they are large and full of
+    /// `blocking`: the write that needs space waits while whole blocks are collected, which takes seconds if they are large and full of
     /// valid data. `incremental`: some pages are copied with each write.
     pub mode: GcMode,
     /// Free blocks of a pool at or below which incremental and idle collection work.
@@ -24,7 +24,7 @@ pub struct GcSettings {
     pub idle_after_us: f64,
     /// Free blocks at or below which idle collection works; 0 = as `high_watermark`.
     pub idle_free_blocks: u32,
-    /// A request interrupts idle collection after the page under way (HPI); otherwise it waits for the block.
+    /// A request interrupts idle collection after the current page (HPI); otherwise it waits for the block.
     pub hpi: bool,
     /// Time that the interruption takes.
     pub hpi_us: f64,

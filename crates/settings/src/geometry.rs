@@ -41,7 +41,7 @@ pub struct BlockGroup {
     pub blocks: u32,
     /// Pages in a block.
     pub pages_per_block: u32,
-    /// Bits in a cell; only named in results, the times below say what it means.
+    /// Bits in a cell; only named in results, its effect is set by the times below.
     pub cell_mode: CellMode,
     /// Array time of a page read.
     pub read_us: f64,
@@ -55,9 +55,9 @@ pub struct BlockGroup {
     pub program_uj: f64,
     /// Energy of a block erase.
     pub erase_uj: f64,
-    /// Erases that a block stands before it goes bad; 0 = never goes bad.
+    /// Erases that a block endures before it goes bad; 0 = never goes bad.
     pub erase_limit: u32,
-    /// Blocks of a plane kept back until others go bad.
+    /// Blocks of a plane that are reserved until others go bad.
     pub spare_blocks: u32,
 }
 
@@ -89,9 +89,9 @@ pub enum CellMode {
     /// Two bits per cell.
     #[default]
     Mlc,
-    /// Three.
+    /// Three bits per cell.
     Tlc,
-    /// Four.
+    /// Four bits per cell.
     Qlc,
 }
 

@@ -8,22 +8,22 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct HostSettings {
-    /// The kernel whose block layer and MMC driver decide which commands the flags of a request become.
+    /// The kernel whose block layer and MMC driver determine to which commands the flags of a request are translated.
     pub kernel: KernelEra,
-    /// Blocks of the host's file system, as the 16 KB of Android 15: reads and writes of a trace are widened to whole blocks, whose rest the
-    /// page cache has. 4, 8, 16, 32 or 64; 0 = requests are as they are.
+    /// Block size of the host's file system, such as 16 KB on Android 15: reads and writes of a trace are extended to whole blocks, because
+    /// the page cache has the rest of each block. 4, 8, 16, 32 or 64; 0 = requests are as they are.
     pub block_kb: u32,
-    /// Longest request that merging neighbours in the block layer's queue makes; 0 = no merging. Linux allows 512 KB.
+    /// Maximum size of a request that is merged from neighbours in the block layer's queue; 0 = no merging. Linux allows 512 KB.
     pub merge_max_kb: u32,
-    /// Most write requests in one packed command (at most `features.packed_writes`); 0 = no packing, or as many as the device
-    /// takes with a `kernel` that packs and one command in the device at a time.
+    /// Maximum number of write requests in one packed command (at most `features.packed_writes`); 0 = no packing, or as many
+    /// as the device supports if `kernel` packs and the device has one command at a time.
     pub packed_writes: u32,
-    /// Most read requests in one packed command (at most `features.packed_reads`); 0 = no packing. Linux never packed reads.
+    /// Maximum number of read requests in one packed command (at most `features.packed_reads`); 0 = no packing. Linux never packed reads.
     pub packed_reads: u32,
-    /// Most data in a packed command, its header block not counted.
+    /// Maximum amount of data in a packed command, without its header block.
     pub packed_max_kb: u32,
-    /// Time from the arrival of a request until the driver has fetched it. It passes while an earlier command runs, and counts
-    /// to neither queue nor service.
+    /// Time from the arrival of a request until the driver has fetched it. It may overlap with an earlier command, and is part
+    /// of neither the queueing nor the service time.
     pub fetch_us: f64,
 }
 
@@ -55,7 +55,7 @@ pub enum KernelEra {
     #[default]
     #[serde(rename = "given")]
     Given,
-    /// 3.9 to 4.3: writes are packed (commit ce39f9d17c14), and metadata (`REQ_META`) goes by reliable write as FUA does.
+    /// 3.9 to 4.3: writes are packed (commit ce39f9d17c14), and metadata (`REQ_META`) is written by reliable writes, as FUA is.
     #[serde(rename = "linux_3.10")]
     Linux310,
     /// 4.4 to 4.9: writes are packed, and only FUA is a reliable write (commit d3df0465db00).
@@ -64,12 +64,12 @@ pub enum KernelEra {
     /// 4.10 and later: nothing is packed (commit 03d640ae1f9b), and FUA is a reliable write.
     #[serde(rename = "linux_5.10")]
     Linux510,
-    /// The same without FUA: a write with FUA is a write and a flush, as with `MMC_QUIRK_AVOID_REL_WRITE` (6.4) and on hosts
-    /// without CMD23.
+    /// As `linux_5.10`, but without FUA: a write with FUA is a write and a flush, as with `MMC_QUIRK_AVOID_REL_WRITE` (6.4)
+    /// and on hosts without CMD23.
     #[serde(rename = "linux_no_fua")]
     LinuxNoFua,
     /// Kernels of phone makers, from 3.10 to 4.4: as `linux_4.9`, but a write with preflush and FUA, the commit of a journal, has a
-    /// cache barrier before it instead of a flush; nothing, where the cache keeps the order of writes.
+    /// cache barrier before it instead of a flush; nothing, if the cache keeps the order of writes.
     #[serde(rename = "vendor_barrier")]
     VendorBarrier,
 }

@@ -18,7 +18,7 @@ pub struct InterfaceSettings {
     pub queues: u32,
     /// UFS: time that a queue needs to hand a command over to the device before it can hand over its next one.
     pub command_us: f64,
-    /// UFS: time that FUA takes on top of the program that it waits for.
+    /// UFS: time of FUA in addition to the program that it waits for.
     pub fua_us: f64,
 }
 

@@ -84,7 +84,7 @@ pub struct PolicyKind {
 pub struct Settings {
     /// Short name, printed with every result.
     pub name: String,
-    /// One sentence on what the device stands for.
+    /// One sentence on what the device represents.
     pub about: String,
     /// Published figures and recordings that parameters were fitted to: an agreement with them is not evidence.
     pub fitted_to: Vec<String>,
@@ -96,15 +96,15 @@ pub struct Settings {
     pub timing: TimingSettings,
     /// The kind of interface, and the link of a UFS.
     pub interface: InterfaceSettings,
-    /// Between the host and the flash.
+    /// The command path and the bus between host and device.
     pub controller: ControllerSettings,
     /// Capabilities beyond plain reads and writes.
     pub features: FeatureSettings,
-    /// Where logical data is found.
+    /// The map from logical to physical addresses.
     pub mapping: MappingSettings,
-    /// Where new data goes.
+    /// Placement of new data.
     pub allocation: AllocationSettings,
-    /// How space is won back.
+    /// How space is reclaimed.
     pub gc: GcSettings,
     /// How wear is spread and when blocks fail.
     pub wear: WearSettings,

@@ -40,7 +40,7 @@ impl Default for MappingSettings {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Clustering {
-    /// Every plane works for itself.
+    /// Every plane works independently.
     #[default]
     None,
     /// The planes of a die.
@@ -60,6 +60,6 @@ pub enum UnwrittenRead {
     /// As if the data had been there before the trace, striped over the planes.
     #[default]
     Flash,
-    /// Nothing: the map says that there is no data.
+    /// No cost: the map shows that there is no data.
     Free,
 }

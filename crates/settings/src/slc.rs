@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Blocks run in SLC mode, with times of their own: the enhanced area of eMMC 4.4 (`EXT_CSD` `ENH_SIZE_MULT`), with half the pages, or
-/// `WriteBooster` of UFS 2.2 and later, with one page for each that a wordline of these cells has.
+/// `WriteBooster` of UFS 2.2 and later, with one page per wordline.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct SlcSettings {
@@ -22,24 +22,24 @@ pub struct SlcSettings {
     pub program_us: f64,
     /// Time of a block erase in SLC mode.
     pub erase_us: f64,
-    /// Erases that a block stands in SLC mode; 0 = never goes bad.
+    /// Erases that a block endures in SLC mode; 0 = never goes bad.
     pub erase_limit: u32,
     /// `cache`: idle time after which its data is folded into the other blocks; 0 = only when it is full.
     pub fold_after_us: f64,
     /// UFS: when `WriteBooster` is flushed, which is folding.
     pub flush: BoosterFlush,
-    /// UFS: it is flushed in idle time that begins with at most this share of it free, as Linux asks for at 40; 100 = always.
+    /// UFS: it is flushed in idle time that begins with at most this share of it free (Linux requests it at 40); 100 = always.
     pub flush_at_pct: u32,
-    /// UFS: `WriteBooster` takes nothing of the capacity (`bWriteBoosterBufferPreserveUserSpaceEn`). It then lies in the spare flash and
-    /// shrinks with the user's free space.
+    /// UFS: `WriteBooster` does not reduce the capacity (`bWriteBoosterBufferPreserveUserSpaceEn`). It is then a part of the spare flash
+    /// and shrinks with the user's free space.
     pub preserve_user_space: bool,
     /// UFS: `WriteBooster` of one logical unit, which is the beginning of the address space up to here; 0 = all share it
     /// (`bWriteBoosterBufferType`).
     pub dedicated_mb: u32,
     /// UFS: which data of `WriteBooster` a flush leaves in it (`bWriteBoosterBufferPartialFlushMode` of UFS 4.1).
     pub partial_flush: PartialFlush,
-    /// UFS: share of `WriteBooster` that a partial flush leaves in it (`dMaxFIFOSizeForWriteBoosterPartialFlushMode`), or that pinned data
-    /// takes at most (`dPinnedWriteBoosterBufferNumAllocUnits`).
+    /// UFS: share of `WriteBooster` that a partial flush leaves in it (`dMaxFIFOSizeForWriteBoosterPartialFlushMode`), or maximum share of
+    /// pinned data (`dPinnedWriteBoosterBufferNumAllocUnits`).
     pub keep_pct: u32,
     /// UFS: pinned data is that of the addresses from here on; a host marks it with a group number, which traces do not have.
     pub pinned_from_mb: u32,
@@ -49,7 +49,7 @@ pub struct SlcSettings {
     pub size_pct: u32,
     /// UFS: whether the host resizes `WriteBooster` as the device hints (`bWriteBoosterBufferResizeHint`, `bWriteBoosterBufferResizeEn`).
     pub resize: BoosterResize,
-    /// UFS: `WriteBooster` takes no more data once a block of it has seen this share of `slc.erase_limit`, as at
+    /// UFS: `WriteBooster` accepts no more data once a block of it has reached this share of `slc.erase_limit`, as at
     /// `bWriteBoosterBufferLifeTimeEst` 0Bh; 0 = never.
     pub life_limit_pct: u32,
 }
@@ -104,7 +104,7 @@ pub enum BoosterFlush {
     /// In hibernation, from its beginning on (`fWriteBoosterBufferFlushDuringHibernate`).
     Hibernate,
     /// Between commands, from the exception event `WRITEBOOSTER_FLUSH_NEEDED` on, upon which the host sets `fWriteBoosterBufferFlushEn`,
-    /// until everything that may leave has left. The device raises it with at most `flush_at_pct` free.
+    /// until all data that may be moved out has been moved. The device raises it with at most `flush_at_pct` free.
     Event,
 }
 
@@ -117,7 +117,7 @@ pub enum PartialFlush {
     None,
     /// The data that was written last; the oldest leaves first.
     Fifo,
-    /// Pinned data, which lies in blocks of its own.
+    /// Pinned data, which is stored in separate blocks.
     Pinned,
     /// Beyond the standard: the blocks that were written or read last; the least recently used leaves first.
     Lru,
@@ -142,7 +142,7 @@ pub enum SlcMode {
     /// There are none.
     #[default]
     Off,
-    /// A region at the beginning of the address space lies in them for good.
+    /// A region at the beginning of the address space is always stored in them.
     Region,
     /// Small writes go there first and are folded into the other blocks later.
     Cache,

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 #[serde(default, deny_unknown_fields)]
 #[expect(clippy::struct_excessive_bools, reason = "one for each optional flash command")]
 pub struct TimingSettings {
-    /// Which part of the flash does one thing at a time.
+    /// Which part of the flash executes one operation at a time.
     pub parallelism: Parallelism,
     /// With multi-plane commands: planes work together only on pages of the same offset in their blocks.
     pub same_offset: bool,
@@ -22,27 +22,27 @@ pub struct TimingSettings {
     pub command_ns: f64,
     /// Bus time of a byte of data.
     pub bus_ns_per_byte: f64,
-    /// Further time of a byte on its way to the flash, where the interface is slower for writes.
+    /// Additional time of a byte on its way to the flash, if the interface is slower for writes.
     pub bus_write_extra_ns_per_byte: f64,
     /// Energy of a KB on the bus.
     pub bus_uj_per_kb: f64,
-    /// When a write to the flash counts as complete. With a write cache (`cache.size_kb`), this is so of durable writes (FUA) and flushes
-    /// only: other writes are complete in the cache.
+    /// When a write to the flash counts as complete. With a write cache (`cache.size_kb`), this applies only to durable writes (FUA) and
+    /// flushes: other writes are complete in the cache.
     pub write_complete: WriteComplete,
 }
 
-/// The unit that does one thing at a time (the advanced commands of SSDsim, Hu et al., ICS 2011).
+/// The unit that executes one operation at a time (the advanced commands of SSDsim, Hu et al., ICS 2011).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Parallelism {
-    /// A chip does one thing at a time.
+    /// A chip executes one operation at a time.
     #[default]
     None,
-    /// The dies of a chip work beside each other.
+    /// The dies of a chip work in parallel.
     Interleave,
-    /// A chip works on one die at a time, whose planes work beside each other.
+    /// A chip works on one die at a time, whose planes work in parallel.
     MultiPlane,
-    /// Every plane works for itself.
+    /// Every plane works independently.
     Both,
 }
 

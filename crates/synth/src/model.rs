@@ -6,8 +6,8 @@ use emmclab_trace::{Error, Kind, Op, Result};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The model of an application's I/O: totals, the shapes behind them, and when the load comes. Holds no address,
-/// name or date of any trace.
+/// The model of an application's I/O: totals, distributions, and the load over time. It contains no address, name or
+/// date of any trace.
 ///
 /// Distributions are lists of a value and its weight, values ascending.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -20,8 +20,8 @@ pub struct WorkloadModel {
     pub name: String,
     /// Where the figures come from.
     pub source: String,
-    /// Sources of parameters, by the key of the parameter: columns of published tables, and ids of claims whose words
-    /// gave a constant. A statistic that such a parameter decides restates its sources.
+    /// Sources of parameters, by the key of the parameter: columns of published tables, and ids of claims from which a
+    /// constant was taken. A statistic that such a parameter determines only restates its sources.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub made_from: BTreeMap<String, Vec<String>>,
     /// Notes for the reader of a result, such as figures that contradict each other.
@@ -35,12 +35,12 @@ pub struct WorkloadModel {
     pub reads: OperationModel,
     /// The writes.
     pub writes: OperationModel,
-    /// When requests come.
+    /// When requests arrive.
     pub bursts: BurstModel,
-    /// How long they take; without it, the synthetic trace has arrivals only.
+    /// Service times of requests; without them, the synthetic trace has arrivals only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service: Option<ServiceModel>,
-    /// When the load comes; without it, it is spread evenly over the duration.
+    /// The load over time; without it, the load is spread evenly over the duration.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub load: Option<LoadModel>,
 }
@@ -49,43 +49,43 @@ pub struct WorkloadModel {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct OperationModel {
-    /// Size in KB, ascending, and how many requests have it. These counts are also the number of requests and the
-    /// data of the workload. Empty where there are no such requests.
+    /// Size in KB, ascending, and the number of requests of this size. These counts are also the number of requests and
+    /// the data of the workload. Empty if there are no such requests.
     pub sizes_kb: Vec<(f64, u64)>,
     /// Requests that start where their predecessor ended, percent of this operation's requests.
     pub sequential_pct: f64,
-    /// Requests whose start was a start before, percent of this operation's requests.
+    /// Requests that start where an earlier request started, percent of this operation's requests.
     pub reaccess_pct: f64,
-    /// Mean number of requests in a run in which each starts where the last ended, at least 2; the generator comes near
-    /// it.
+    /// Mean number of requests in a run in which each starts where the last ended, at least 2; the generator
+    /// approximates it.
     pub run_requests: f64,
-    /// Sequential requests whose start was a start before too, percent of the sequential ones; the generator comes
-    /// near it.
+    /// Sequential requests that also start where an earlier request started, percent of the sequential ones; the
+    /// generator approximates it.
     pub sequential_reaccess_pct: f64,
-    /// Size in KB, ascending, and weight of requests that return to a start; as all others where empty.
+    /// Size in KB, ascending, and weight of requests that return to an earlier start; if empty, their sizes are those of all requests.
     pub reaccess_kb: Vec<(f64, u64)>,
-    /// Starts that are ever returned to, percent of all different starts.
+    /// Start addresses that are used again, percent of all different ones.
     pub reused_starts_pct: f64,
-    /// How many requests of this operation ago a start seen before was seen last, and weight.
+    /// Reuse distance (requests of this operation since the start address was last used), and weight.
     pub reuse_requests: Vec<(u64, u64)>,
 }
 
-/// When requests come.
+/// When requests arrive.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct BurstModel {
     /// Requests that open a burst, percent of all requests.
     pub opens_pct: f64,
-    /// Rounds in a burst and the weight of such bursts; scaled so that all rounds find their place.
+    /// Rounds in a burst and the weight of such bursts; scaled so that they add up to the number of rounds.
     pub rounds: Vec<(u64, u64)>,
     /// Idle time before a round that does not open a burst, microseconds, and weight; each varies by up to a
     /// sixteenth.
     pub think_us: Vec<(f64, u64)>,
-    /// The same before a burst, milliseconds; scaled so that the duration comes out.
+    /// Idle time before a burst, milliseconds, and weight; scaled so that the trace has its duration.
     pub idle_ms: Vec<(f64, u64)>,
-    /// 0: a burst is all reads or all writes. 100: each request in it is either, whatever its predecessor was.
+    /// 0: a burst is all reads or all writes. 100: each request in it is a read or a write independently of its predecessor.
     pub op_mixing_pct: f64,
-    /// Bursts of at least three writes that end with journal blocks and a commit block right behind them, percent.
+    /// Bursts of at least three writes that end with journal blocks and a commit block right after them, percent.
     pub commit_pct: f64,
 }
 
@@ -95,33 +95,33 @@ pub struct BurstModel {
 pub struct ServiceModel {
     /// Requests that arrive when no earlier one is unfinished, percent of all requests.
     pub no_wait_pct: f64,
-    /// Mean of complete - start, milliseconds. Times by size are scaled so that it comes out.
+    /// Mean of complete - start, milliseconds. Times by size are scaled so that the trace has this mean.
     pub mean_service_ms: f64,
-    /// Mean of complete - arrival, milliseconds. Waiting times are scaled so that it comes out.
+    /// Mean of complete - arrival, milliseconds. Waiting times are scaled so that the trace has this mean.
     pub mean_response_ms: f64,
-    /// Requests in a round and the weight of such rounds; scaled so that the no-wait share comes out.
+    /// Requests in a round and the weight of such rounds; scaled so that the trace has its no-wait share.
     pub round_requests: Vec<(u64, u64)>,
     /// Time from arrival to start of a request that does not wait, microseconds.
     pub fetch_us: f64,
-    /// Size in KB, ascending, and the service time of such a read in microseconds; straight lines between.
+    /// Size in KB, ascending, and the service time of such a read in microseconds; with straight lines between the points.
     pub read_us: Vec<(f64, f64)>,
-    /// The same for writes.
+    /// Size in KB, ascending, and the service time of such a write in microseconds; with straight lines between the points.
     pub write_us: Vec<(f64, f64)>,
     /// Service time, percent of the one expected for its size, and weight; each varies by up to a sixteenth.
     pub jitter_pct: Vec<(f64, u64)>,
     /// The device sleeps after an idle time above this, milliseconds.
     pub wake_after_ms: f64,
-    /// How much longer the first request after that takes, milliseconds.
+    /// Additional service time of the first request after such an idle time, milliseconds.
     pub wake_up_ms: f64,
 }
 
-/// When the load comes. Bursts and sizes within a row follow the distributions of the whole model.
+/// The load over time. Bursts and sizes within a row follow the distributions of the whole model.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LoadModel {
     /// Rows in order of time: microseconds, those of them idle within bursts, requests that open a burst, reads, KB
-    /// read, writes, KB written. Requests add up to those of the model; everything else is in proportion. A longer
-    /// synthesis repeats the rows.
+    /// read, writes, KB written. Requests add up to those of the model; everything else is scaled in proportion. A
+    /// longer synthesis repeats the rows.
     pub curve: Vec<[u64; 7]>,
 }
 
