@@ -84,7 +84,7 @@ pub(crate) fn check_errors(entry: &Value) -> Result<()> {
         let reason = reason.map_or_else(|_| String::new(), |reason| format!(": {reason}"));
         return Err(Error::new(Kind::Value, format!("job `{name}` ended with error {code}{reason}"))
             .of_field("error", 0, code.to_string().as_bytes())
-            .hint("mend what failed and run the job again: times of failed requests are not those of the device"));
+            .hint("correct the cause and run the job again: times of failed requests are not those of the device"));
     }
     let failed = entry["total_err"].as_u64().unwrap_or(0);
     if failed > 0 {
@@ -95,7 +95,7 @@ pub(crate) fn check_errors(entry: &Value) -> Result<()> {
         )
         .of_field("total_err", 0, failed.to_string().as_bytes())
         .hint(
-            "mend what failed and run the job again: times of failed requests are not those of the device",
+            "correct the cause and run the job again: times of failed requests are not those of the device",
         ));
     }
     Ok(())

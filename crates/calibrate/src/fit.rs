@@ -132,12 +132,12 @@ fn assumed_link(groups: &[Group], warnings: &mut Vec<String>) -> Option<f64> {
     let least = groups.iter().map(|group| group.median_us / group.kb()).fold(f64::INFINITY, f64::min);
     let us = HS200_US_PER_KB.min(least / 2.0);
     warnings.push(format!(
-        "{reads} reads and {writes} writes: at least {FEW} of each are needed to tell the transfer of a KB from its time in the flash. \
+        "{reads} reads and {writes} writes: at least {FEW} of each are needed to separate the transfer of a KB from its time in the flash. \
          host_us_per_kb = {us:.2} is assumed: bus mode HS200 ({HS200_US_PER_KB} us/KB), and at most half of the least time per KB of a size"
     ));
     for (op, count) in [("reads", reads), ("writes", writes)] {
         if (1..FEW).contains(&count) {
-            warnings.push(format!("the times of {op} rest on {count} requests"));
+            warnings.push(format!("the times of {op} are fitted to only {count} requests"));
         }
     }
     Some(us)

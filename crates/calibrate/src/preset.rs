@@ -55,7 +55,7 @@ pub(crate) fn toml(
     );
     line!(
         out,
-        "# sizes met within 10 %. Behind each figure stands the range of 90 % of refits to resampled requests."
+        "# sizes met within 10 %. After each figure follows the range of 90 % of refits to resampled requests."
     );
     for row in &found.durability {
         let price = row.setting.map_or_else(|| "not fitted".to_owned(), |setting| format!("see {setting}"));

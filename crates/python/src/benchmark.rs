@@ -64,7 +64,7 @@ impl PyBenchmark {
     /// Refuses to repeat a benchmark, which is not a recording.
     fn repeat(&mut self, py: Python<'_>, passes: u32) -> PyResult<Self> {
         run(py, || {
-            Err(Error::new(Kind::Unsupported, format!("a benchmark cannot be given {passes} times"))
+            Err(Error::new(Kind::Unsupported, format!("a benchmark cannot be repeated {passes} times"))
                 .hint("take another one, or record a trace"))
         })
     }

@@ -97,11 +97,12 @@ impl Told {
         let number = |version: u64| run.commands(Port::Device)[version as usize - 1].number;
         let held = match found {
             0 => "nothing newer than the beginning".to_owned(),
-            found => format!("what command {} left", number(*found)),
+            found => format!("the data of command {}", number(*found)),
         };
         let promised = number(*version);
-        let detail =
-            format!("{sectors} sectors from {sector} on hold {held}; that of command {promised} is promised");
+        let detail = format!(
+            "{sectors} sectors from {sector} on contain {held}; the data of command {promised} is promised"
+        );
         Self { level: Level::Device.name(), promise: promise.name(), detail }
     }
 }
@@ -124,7 +125,7 @@ impl PyCrashRun {
                     (None, None) => {
                         return Err(Error::new(
                             Kind::Config,
-                            "a log of dm-log-writes does not say how large the device is",
+                            "a log of dm-log-writes does not contain the size of the device",
                         )
                         .in_file(&path)
                         .hint("name its image before the log: --base IMAGE"));

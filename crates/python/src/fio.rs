@@ -98,7 +98,7 @@ impl PyFioTrace {
     /// Refuses to repeat a made trace, which is not a recording.
     fn repeat(&mut self, py: Python<'_>, passes: u32) -> PyResult<Self> {
         run(py, || {
-            Err(Error::new(Kind::Unsupported, format!("a made trace cannot be given {passes} times"))
+            Err(Error::new(Kind::Unsupported, format!("a made trace cannot be repeated {passes} times"))
                 .hint("make a longer one: loops= in the job file, or more requests"))
         })
     }

@@ -180,7 +180,7 @@ impl PyLive {
         run(py, || {
             if !self.is_emmc {
                 return Err(Error::new(Kind::Config, format!("`{}` is a UFS, not an eMMC card", self.name))
-                    .hint("serve it as a file, over NBD or by ublk; an SD host controller takes an eMMC"));
+                    .hint("serve it as a file, over NBD or by ublk; an SD host controller supports only an eMMC"));
             }
             let news = self.news.clone();
             let tell = move |event: SessionEvent| {

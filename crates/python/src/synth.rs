@@ -125,7 +125,8 @@ impl PySynthesis {
     fn repeat(&mut self, py: Python<'_>, passes: u32) -> PyResult<Self> {
         run(py, || {
             let requests = self.inner().requests();
-            let problem = format!("a synthetic trace of {requests} requests cannot be given {passes} times");
+            let problem =
+                format!("a synthetic trace of {requests} requests cannot be repeated {passes} times");
             Err(Error::new(Kind::Unsupported, problem)
                 .hint("synthesise a longer one: `--requests` or `--duration`"))
         })

@@ -227,7 +227,7 @@ fn too_few_reads_leave_the_link_assumed_and_say_so() {
     let few = with(49);
     assert_eq!(value(&few, "host_us_per_kb"), None);
     assert!(few.warnings[0].starts_with("49 reads and 240 writes") && few.warnings[0].contains("HS200"));
-    assert_eq!(few.warnings[1], "the times of reads rest on 49 requests");
+    assert_eq!(few.warnings[1], "the times of reads are fitted to only 49 requests");
     assert!(few.toml.contains("# warning: 49 reads") && few.toml.contains("# assumed, see above"));
     // 400 us for 64 KB: at most half of that is the link's.
     let config = DeviceConfig::from_toml(&few.toml).unwrap();

@@ -112,7 +112,7 @@ impl ExtCsd {
         let is_known = self.known[range.clone()].iter().all(|known| *known);
         if is_known && self.bytes[range.clone()] != *value {
             let other = crate::report::hex_number(&self.bytes[range]);
-            return Err(Error::new(Kind::Value, format!("contradicts {other}, which stands elsewhere"))
+            return Err(Error::new(Kind::Value, format!("contradicts {other}, which is given elsewhere"))
                 .of_field(field.name, 0, crate::report::hex_number(value).as_bytes())
                 .hint("give one register of one device"));
         }

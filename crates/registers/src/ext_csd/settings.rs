@@ -159,7 +159,7 @@ fn enhanced_area(settings: &mut Settings<'_>, notes: &mut Vec<String>) {
     settings.set("slc.fold_after_us", "0.0", &[fields::PARTITIONS_ATTRIBUTE]);
     if register.stated(fields::ENH_START_ADDR).is_some_and(|begin| begin > 0) {
         notes.push(format!(
-            "{}: the enhanced area of the model lies at the beginning of the address space",
+            "{}: the enhanced area of the model is at the beginning of the address space",
             register.said(fields::ENH_START_ADDR)
         ));
     }

@@ -153,8 +153,8 @@ impl Descriptors {
                 "of one logical unit"
             };
             let space = match self.number("bWriteBoosterBufferPreserveUserSpaceEn") {
-                Some(1) => ", takes nothing of the capacity",
-                Some(_) => ", takes capacity",
+                Some(1) => ", does not reduce the capacity",
+                Some(_) => ", reduces the capacity",
                 None => "",
             };
             format!("{}, {shared}{space}", size(stated.bytes))

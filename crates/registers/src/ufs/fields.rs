@@ -120,7 +120,7 @@ pub(crate) static FIELDS: &[Field] = fields! {
     Device 0x40 2 "wHPBVersion" "hpb_version": "version of HPB, in decimal digits of four bits";
     Device 0x42 1 "bHPBControl" "hpb_control": "HPB: 0: the host chooses regions, 1: the device does";
     Device 0x4f 4 "dExtendedUFSFeaturesSupport" "ext_feature_sup": "bit 7: HPB, bit 8: WriteBooster";
-    Device 0x53 1 "bWriteBoosterBufferPreserveUserSpaceEn" "wb_presv_us_en": "1: WriteBooster takes nothing of the capacity";
+    Device 0x53 1 "bWriteBoosterBufferPreserveUserSpaceEn" "wb_presv_us_en": "1: WriteBooster does not reduce the capacity";
     Device 0x54 1 "bWriteBoosterBufferType" "wb_type": "WriteBooster: 0: of one logical unit, 1: shared by all";
     Device 0x55 4 "dNumSharedWriteBoosterBufferAllocUnits" "wb_shared_alloc_units": "size of the shared WriteBooster, in allocation units";
     Geometry 0x04 8 "qTotalRawDeviceCapacity" "raw_device_capacity": "capacity of the device, in 512 bytes";
@@ -129,8 +129,8 @@ pub(crate) static FIELDS: &[Field] = fields! {
     Geometry 0x12 1 "bMinAddrBlockSize" "min_addressable_block_size": "least logical block, in 512 bytes";
     Geometry 0x13 1 "bOptimalReadBlockSize" "optimal_read_block_size": "size that the device prefers to read, in 512 bytes";
     Geometry 0x14 1 "bOptimalWriteBlockSize" "optimal_write_block_size": "size that the device prefers to write, in 512 bytes";
-    Geometry 0x15 1 "bMaxInBufferSize" "max_in_buffer_size": "most data sent at once, in 512 bytes";
-    Geometry 0x16 1 "bMaxOutBufferSize" "max_out_buffer_size": "most data taken at once, in 512 bytes";
+    Geometry 0x15 1 "bMaxInBufferSize" "max_in_buffer_size": "maximum data sent at once, in 512 bytes";
+    Geometry 0x16 1 "bMaxOutBufferSize" "max_out_buffer_size": "maximum data received at once, in 512 bytes";
     Geometry 0x1e 2 "wSupportedMemoryTypes" "memory_types": "types of memory";
     Geometry 0x48 1 "bHPBRegionSize" "hpb_region_size": "a region of HPB, as a power of 2 of 512 bytes";
     Geometry 0x49 1 "bHPBNumberLU" "hpb_number_lu": "logical units that may use HPB";
@@ -138,9 +138,9 @@ pub(crate) static FIELDS: &[Field] = fields! {
     Geometry 0x4b 2 "wDeviceMaxActiveHPBRegions" "hpb_max_active_regions": "regions of HPB at once";
     Geometry 0x4f 4 "dWriteBoosterBufferMaxNAllocUnits" "wb_max_alloc_units": "largest WriteBooster, in allocation units";
     Geometry 0x53 1 "bDeviceMaxWriteBoosterLUs" "wb_max_wb_luns": "logical units that may have a WriteBooster";
-    Geometry 0x54 1 "bWriteBoosterBufferCapAdjFac" "wb_buff_cap_adj": "capacity that a unit of WriteBooster takes: bits of the cells";
-    Geometry 0x55 1 "bSupportedWriteBoosterBufferUserSpaceReductionTypes" "wb_sup_red_type": "whether WriteBooster may take capacity";
-    Geometry 0x56 1 "bSupportedWriteBoosterBufferTypes" "wb_sup_wb_type": "types of WriteBooster that it can have";
+    Geometry 0x54 1 "bWriteBoosterBufferCapAdjFac" "wb_buff_cap_adj": "capacity used by a unit of WriteBooster: bits of the cells";
+    Geometry 0x55 1 "bSupportedWriteBoosterBufferUserSpaceReductionTypes" "wb_sup_red_type": "whether WriteBooster may reduce the capacity";
+    Geometry 0x56 1 "bSupportedWriteBoosterBufferTypes" "wb_sup_wb_type": "supported types of WriteBooster";
     Unit 0x03 1 "bLUEnable" "lu_enable": "0: the logical unit is off";
     Unit 0x04 1 "bBootLunID" "boot_lun_id": "1, 2: boot units A and B";
     Unit 0x06 1 "bLUQueueDepth" "lun_queue_depth": "commands that this logical unit holds; 0: shared";

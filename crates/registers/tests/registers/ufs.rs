@@ -75,7 +75,7 @@ fn the_descriptors_of_a_ufs_31_give_its_sizes_and_settings() {
         ("firmware", "0100"),
         ("logical units", "0: 119 GB, 1: 8 MB"),
         ("queue", "32 commands"),
-        ("WriteBooster", "4 GB, shared by all logical units, takes nothing of the capacity"),
+        ("WriteBooster", "4 GB, shared by all logical units, does not reduce the capacity"),
         ("WriteBooster now", "on, 100 % free"),
         ("link in use", "2 lane(s) of HS_GEAR4"),
         ("HPB", "version 2.0"),

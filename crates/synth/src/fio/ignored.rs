@@ -195,12 +195,12 @@ pub(super) const IN_FLIGHT: &[&str] = &[
 pub(super) const REFUSED_IF_SET: &[(&str, &str)] = &[
     ("create_only", "makes the files and issues no request"),
     ("pre_read", "reads the file before the job begins"),
-    ("exitall", "ends the other jobs at a moment that only a device decides"),
-    ("fill_device", "ends where the device is full, and the device is not here"),
-    ("fill_fs", "ends where the file system is full, and the file system is not here"),
+    ("exitall", "ends the other jobs at a time that depends on the device"),
+    ("fill_device", "ends when the device is full, and its size is not known here"),
+    ("fill_fs", "ends when the file system is full, and its size is not known here"),
     ("bs_unaligned", "has sizes of any number of bytes"),
     ("bs_is_seq_rand", "has other sizes for sequential requests than for random ones"),
     ("verify_only", "reads what an earlier run wrote"),
     ("experimental_verify", "verifies by issuing the job again"),
-    ("rate_ignore_thinktime", "paces the job beside its think times"),
+    ("rate_ignore_thinktime", "does not catch up with the rate after a think time"),
 ];

@@ -169,7 +169,7 @@ impl Job {
     pub fn check(&self, cut: bool) -> Result<()> {
         let Some(size) = self.size.or(self.file_size) else {
             return Err(self
-                .bad("size", "", "is not given, and the job's file is not here to take it from")
+                .bad("size", "", "is not given, and the size of the job's file is not known here")
                 .hint("give it size=, such as size=1g"));
         };
         let limited = cut || self.number_ios.is_some() || self.is_paced() && self.runtime_ns.is_some();
@@ -183,7 +183,7 @@ impl Job {
                 .bad(
                     "time_based",
                     "1",
-                    "goes on for a time in which a device does as many requests as it can",
+                    "runs for a time in which the number of requests depends on the device",
                 )
                 .hint(
                     "name the number of requests with --requests, or give the job a rate for each operation",
@@ -195,7 +195,7 @@ impl Job {
         }
         if self.verifies() && (!self.covers() || self.pattern.ops == Ops::Mixed && self.is_rated()) {
             return Err(self
-                .bad("verify", "1", "reads in an order that only fio's own random numbers give")
+                .bad("verify", "1", "reads in an order that depends on fio's own random numbers")
                 .hint("set do_verify=0, or leave norandommap, the distribution and the rate out"));
         }
         if let Rates::Each(rates) = self.rates {

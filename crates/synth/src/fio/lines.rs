@@ -40,10 +40,10 @@ impl Given {
                 .bad("is an expression, which is not calculated here")
                 .hint("write its result into the job file"),
             text if text.ends_with('%') => self
-                .bad("is a part of a file's size, and the file is not here")
+                .bad("is a share of a file's size, which is not known here")
                 .hint("give a number of bytes, such as 512m"),
             text if text.ends_with('z') => self
-                .bad("is a number of zones, and the device is not here")
+                .bad("is a number of zones, whose size is not known here")
                 .hint("give a number of bytes, such as 512m"),
             _ => self.bad(&format!("is not {what}")),
         };
@@ -103,7 +103,7 @@ pub(super) fn sections(text: &str, variable: &dyn Fn(&str) -> Option<String>) ->
         let given = option_of(text, line, variable)?;
         let Some(section) = found.last_mut() else {
             return Err(given
-                .bad("stands before the first section")
+                .bad("is before the first section")
                 .hint("begin the job file with [global] or [NAME]"));
         };
         section.options.push(given);
@@ -142,12 +142,12 @@ fn with_variables(given: &Given, value: &str, variable: &dyn Fn(&str) -> Option<
         let name = after.strip_prefix('{').and_then(|after| after.split_once('}'));
         let Some((name, after)) = name else {
             return Err(bad(
-                "holds a word of fio that begins with `$`, which is not replaced here".to_owned()
+                "contains a word of fio that begins with `$`, which is not replaced here".to_owned()
             )
             .hint("write its value into the job file"));
         };
         let Some(found) = variable(name) else {
-            return Err(bad(format!("holds the variable `{name}`, which is not set"))
+            return Err(bad(format!("contains the variable `{name}`, which is not set"))
                 .hint(format!("set it, as `{name}=VALUE emmclab synth --fio ...`")));
         };
         out.push_str(&found);
@@ -167,7 +167,9 @@ fn set_base(sections: &mut [Section]) -> Result<()> {
             _ => return Err(given.bad("is neither 1024 nor 1000")),
         };
         if base.is_some_and(|base| base != found) {
-            return Err(given.bad("is not that of a section before").hint("give one kb_base, in [global]"));
+            return Err(given
+                .bad("differs from that of an earlier section")
+                .hint("give one kb_base, in [global]"));
         }
         base = Some(found);
     }

@@ -204,7 +204,7 @@ impl Regions {
                 .bad(
                     "size",
                     &job.file_length().to_string(),
-                    &format!("is more of file `{path}` than a job before reaches"),
+                    &format!("is more of file `{path}` than an earlier job reaches"),
                 )
                 .hint("put the job that reaches farthest first, or give its file a name of its own"));
         }
@@ -214,16 +214,15 @@ impl Regions {
 
 /// Remarks for users of the trace: properties of the jobs that the trace does not contain.
 fn note(jobs: &[Job]) -> String {
-    let mut parts = vec!["made from a fio job file: addresses are of our own random numbers".to_owned()];
+    let mut parts =
+        vec!["made from a fio job file: addresses are from emmclab's own random numbers".to_owned()];
     if jobs.iter().any(|job| !job.is_paced() && job.think_ns == 0) {
         parts.push("jobs without a rate are to be replayed back to back".to_owned());
     }
     let cached: Vec<_> = jobs.iter().filter(|job| !job.direct).map(|job| job.name.as_str()).collect();
     if !cached.is_empty() {
-        parts.push(format!(
-            "without direct=1 the page cache stands between {} and the device",
-            cached.join(", ")
-        ));
+        parts
+            .push(format!("without direct=1 the page cache is between {} and the device", cached.join(", ")));
     }
     parts.join("; ")
 }

@@ -122,7 +122,7 @@ fn set_places(job: &mut Job, given: &Given) -> Result<bool> {
                 "sequential" => FileOrder::Sequential,
                 _ => {
                     return Err(given
-                        .bad("is an order of files that is not understood here")
+                        .bad("is an order of files that is not supported")
                         .hint("choose one of: roundrobin, random, sequential"));
                 }
             }

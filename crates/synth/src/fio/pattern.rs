@@ -50,7 +50,7 @@ impl Pattern {
     pub fn trace(&self, seed: u64, requests: u64) -> Result<FioJobs> {
         let job = self.job(requests)?;
         let note =
-            "made of requests of one kind: independent of each other, and of the time that a device takes";
+            "requests of one kind, which depend neither on each other nor on the time that a device needs";
         FioJobs::of_jobs(&[job], seed, None, note.to_owned())
     }
 
@@ -76,7 +76,7 @@ impl Pattern {
             return Err(impossible(
                 "zipf",
                 self.zipf.unwrap_or(0.0),
-                "is no exponent of a Zipf distribution here",
+                "is no supported exponent of a Zipf distribution",
             )
             .hint("give more than 0 and less than 10, and not 1: such as 0.9"));
         }

@@ -30,7 +30,7 @@ pub(super) fn pattern(given: &Given) -> Result<Pattern> {
         }
     };
     let bad = || {
-        given.bad("has a modifier that is none: a number of requests behind random patterns, of bytes behind others")
+        given.bad("has an invalid modifier: it is a number of requests after random patterns, of bytes after others")
     };
     let (run, hole) = match modifier {
         None => (1, 0),
@@ -168,7 +168,7 @@ pub(super) fn distribution(given: &Given) -> Result<Distribution> {
             given.bad("has zones that are not ACCESSES/BLOCKS with 100 percent of each in all, as zoned:60/10:30/20:10/70")
         }),
         _ => Err(given
-            .bad("is a distribution that is not understood here")
+            .bad("is a distribution that is not supported")
             .hint("choose one of: random, zipf, pareto, normal, zoned")),
     }
 }
