@@ -216,7 +216,7 @@ BAD: list[tuple[str, str, str]] = [
     ('"notes.db", pages', '"other.db", pages', "`other.db`: is not defined in this program"),
     ('partition = "data"', 'partition = "elsewhere"', "`elsewhere`"),
     ("times = 10, steps", "steps", "repeats steps for ever"),
-    ("{ cpu = { ms = 2 } },", "{ wait = { name = 'x' } },", "no thread gives this signal"),
+    ("{ cpu = { ms = 2 } },", "{ wait = { name = 'x' } },", "no thread sends this signal"),
 ]
 
 

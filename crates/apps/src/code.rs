@@ -185,7 +185,7 @@ impl<'a> Compiler<'a> {
             return Err(Error::new(
                 Kind::Config,
                 format!(
-                    "the program has more than {MOST_INSTRUCTIONS} steps once its procedures are put in place"
+                    "the program has more than {MOST_INSTRUCTIONS} steps when its procedures are expanded"
                 ),
             )
             .hint("use `repeat` in place of procedures that call each other many times"));

@@ -28,7 +28,7 @@ impl Draws {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(
     untagged,
-    expecting = "a value, `{ uniform = [smallest, largest] }` or `{ choices = [[value, weight], ...] }` is wanted here"
+    expecting = "a value, `{ uniform = [smallest, largest] }` or `{ choices = [[value, weight], ...] }` is expected here"
 )]
 pub enum Amount<T> {
     /// Always the same.
@@ -41,7 +41,7 @@ pub enum Amount<T> {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Distribution<T> {
-    /// Every value from the first to the second is as likely.
+    /// Every value from the first to the second has the same probability.
     Uniform([T; 2]),
     /// Values with their weights.
     Choices(Vec<(T, u32)>),
@@ -115,7 +115,7 @@ impl<T: Quantity> Amount<T> {
             }
         };
         if !possible {
-            return Some("a time lies between 0 and 1e9 ms".to_owned());
+            return Some("a time must be between 0 and 1e9 ms".to_owned());
         }
         match self {
             Self::Fixed(_) => None,

@@ -18,19 +18,20 @@ use crate::text;
 pub struct HostSetup {
     /// Its name.
     pub name: String,
-    /// The setup that it stands for, in a line.
+    /// The setup that it represents, in one line.
     pub about: String,
     /// Where its figures come from, and what is assumed.
     pub source: String,
     /// Number of cores.
     pub cores: u32,
-    /// Time of any work on its cores, as a factor on that of the host that programs state times for, a 1 GHz core of 2010.
+    /// Factor on the time of all work on its cores. With 1, a core is as fast as the one for which programs state times: a 1 GHz core of
+    /// 2010.
     #[serde(default = "one")]
     pub cpu_factor: f64,
     /// Time after which a thread leaves its core to another one that is ready.
     #[serde(default = "quantum")]
     pub quantum_ms: f64,
-    /// Work that a core spends on taking up another thread, in µs.
+    /// Work of a core to switch to another thread, in µs.
     #[serde(default)]
     pub switch_us: f64,
     /// The kernel: `linux-2.6.35` or `linux-6`.
@@ -45,21 +46,21 @@ pub struct HostSetup {
     /// Networks, of which a run uses one.
     #[serde(rename = "network")]
     pub networks: Vec<Network>,
-    /// Work that the phone does again and again as long as a user waits, on the cores of the program; of simulated runs.
+    /// Work that the phone repeats while a user waits, on the cores of the program; only in simulated runs.
     #[serde(default)]
     pub periodic: Vec<Periodic>,
-    /// Published figures and claims that its settings were made from.
+    /// Published figures and claims from which its settings were derived.
     #[serde(default)]
     pub made_from: Vec<String>,
 }
 
-/// Work that is done again and again as long as a user waits: what a progress indicator, an event loop or a timer takes.
+/// Work that is repeated while a user waits, such as that of a progress indicator, an event loop or a timer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Periodic {
     /// Its name; in results its thread is `host: NAME`.
     pub name: String,
-    /// Time from the end of one turn to the begin of the next, in ms.
+    /// Time from the end of one turn to the beginning of the next, in ms.
     pub every_ms: f64,
     /// Work of a turn on a core of CPU factor 1, in ms.
     pub cpu_ms: f64,
@@ -86,9 +87,9 @@ impl Periodic {
 pub struct Partition {
     /// Its name.
     pub name: String,
-    /// Its size; the last one may leave it out and has what is left.
+    /// Its size; the last partition may leave it out, and then has the rest of the device.
     pub size: Option<Size>,
-    /// Its file system; without one it only takes up room.
+    /// Its file system; without one it only occupies space.
     pub filesystem: Option<FilesystemKind>,
     /// Options of the file system.
     #[serde(default)]
@@ -114,7 +115,7 @@ pub struct Place {
 pub struct Network {
     /// Its name.
     pub name: String,
-    /// Rate of what programs send and receive, in Mbit/s of 10^6 bits.
+    /// Data rate of what programs send and receive, in Mbit/s of 10^6 bits.
     pub rate_mbit_s: f64,
     /// Round trip time, in ms.
     pub round_trip_ms: f64,

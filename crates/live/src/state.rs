@@ -75,7 +75,7 @@ pub(crate) fn recoverable(layers: &[LayerConfig]) -> Result<Vec<LayerConfig>> {
     if layers.iter().any(shares_places) {
         return Err(Error::new(
             Kind::Config,
-            "the layer `pair` has several addresses share a place with `wrap_addresses` or `routing = \"by_size\"`, so contents \
+            "with `wrap_addresses` or `routing = \"by_size\"`, the layer `pair` maps several addresses to one place, so contents \
              would overwrite each other",
         )
         .hint("set pair.wrap_addresses=false, and pair.routing to internal, striping or by_file"));
@@ -163,7 +163,7 @@ fn open_one<'a>(
     let state = state_path(path);
     let old = if made { None } else { load(&state, config, layers)? };
     if !made && old.is_none() && !layers.is_empty() {
-        let problem = "the image has no state beside it, so its layers cannot be restored";
+        let problem = "the image has no state file next to it, so its layers cannot be restored";
         return Err(Error::new(Kind::Config, problem)
             .in_file(&state)
             .hint("serve it without layers, or name a new image"));
@@ -192,7 +192,7 @@ pub(crate) fn open(
     if paths[1].is_some() != (paths[0].is_some() && second.is_some()) {
         return Err(Error::new(
             Kind::Config,
-            "the contents of one device would be kept without those of the other",
+            "the contents of one device would be stored without those of the other",
         )
         .hint("name an image for each of two devices, or none"));
     }
@@ -206,7 +206,7 @@ pub(crate) fn open(
     let second = second.map(|second| one(second, paths[1])).transpose()?;
     if let Some(second) = second.as_ref().filter(|second| second.made != main.made) {
         let missing = if main.made { main.path } else { second.path };
-        return Err(Error::new(Kind::Config, "the image of the other device is there, this one is not")
+        return Err(Error::new(Kind::Config, "the image of the other device exists, this one does not")
             .in_file(missing.unwrap_or(Path::new("")))
             .hint("name the two images of one run, or two new ones"));
     }

@@ -158,7 +158,7 @@ impl<S: Storage> Engine<'_, S> {
         self.threads[number as usize].status = Status::Storage(likely_wait(operation), spec);
         self.storage.begin(CallerId(number), self.now, operation).map_err(|error| {
             let thread = &self.fixed.program.threads[number as usize].name;
-            error.hint(format!("thread `{thread}` asked for it at {}; see the sizes of its files", self.now))
+            error.hint(format!("thread `{thread}` requested it at {}; see the sizes of its files", self.now))
         })?;
         self.asking = Some(number);
         self.end_operations()?;

@@ -325,7 +325,7 @@ impl<'a, S: Storage> Engine<'a, S> {
     fn deadlock(&self) -> Error {
         let all = self.all_doing().join(", ");
         Error::new(Kind::Config, format!("the program is in a deadlock at {}: {all}", self.now))
-            .hint("give the signal that is waited for, or take locks in the same order everywhere")
+            .hint("send the signal that is waited for, or take locks in the same order everywhere")
     }
 
     fn beyond_limit(&self) -> Error {

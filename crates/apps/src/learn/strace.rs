@@ -47,7 +47,7 @@ const SUMMARY: &str = "this is the table of strace -c, which sums calls up";
 pub(super) const SIGNALS: &str = "signals";
 const MESSAGES: &str = "messages of strace";
 const STACKS: &str = "stack frames";
-const HALVES: &str = "ends of calls whose begin is missing";
+const HALVES: &str = "ends of calls whose beginning is missing";
 pub(super) const NO_RESULT: &str = "calls without a result";
 
 impl Strace {

@@ -444,7 +444,7 @@ fn a_shell_that_ends_before_its_children_have_worked_is_refused_unless_it_is_nam
     let error = learn(text("fsync(3)").as_bytes(), &options()).unwrap_err();
     let said = error.to_string();
     assert!(
-        said.contains("thread 10 (sh) ends after 0.002 s, and thread 11 (app) goes on with 2.00"),
+        said.contains("thread 10 (sh) ends after 0.002 s, and thread 11 (app) continues with 2.00"),
         "{said}"
     );
     assert!(error.hint_text().is_some_and(|hint| hint.contains("--user-waits-for: 10 (sh, 0.002 s)")));

@@ -95,7 +95,7 @@ fn refuse_early_end(recording: &Recording, time: &UserTime, thread: &Thread, oth
         return Ok(());
     }
     let problem = format!(
-        "{} ends after {:.3} s, and {} goes on with {:.3} s of work: the program ends with the thread that the user waits for",
+        "{} ends after {:.3} s, and {} continues with {:.3} s of work: the program ends with the thread that the user waits for",
         thread.title(),
         seconds(time.lasted_ns),
         other.title(),

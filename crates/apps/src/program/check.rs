@@ -48,7 +48,8 @@ impl Program {
 
     fn check_sets(&self) -> Checked {
         if let Some(beyond) = self.threads.get(MOST_THREADS) {
-            let problem = format!("{} threads, and a kernel has {MOST_THREADS} at most", self.threads.len());
+            let problem =
+                format!("{} threads are more than a kernel has: at most {MOST_THREADS}", self.threads.len());
             return fault("thread.name", &beyond.name, problem, "let fewer threads do more with `repeat`");
         }
         let mut files = 2 * self.databases.len() as u64;
@@ -83,7 +84,7 @@ impl Program {
             }
             if database.checkpoint_pages == 0 {
                 let problem = "`checkpoint_pages` must be 1 at least";
-                return fault("database.name", &database.name, problem, "use 1000, which is SQLite's own");
+                return fault("database.name", &database.name, problem, "use 1000, the default of SQLite");
             }
         }
         Ok(())
@@ -156,7 +157,7 @@ impl<'a> Names<'a> {
             Step::Read(access) | Step::Overwrite(access) => self.check_access(access),
             Step::Write(access) | Step::Append(access) => {
                 if access.place.is_some() {
-                    let problem = "`place` is of `read` and `overwrite` only";
+                    let problem = "`place` is only for `read` and `overwrite`";
                     return fault("file", &access.file, problem, "leave it out, or use `overwrite`");
                 }
                 self.check_access(access)
@@ -195,7 +196,7 @@ impl<'a> Names<'a> {
                 known("database", database, &self.databases)
             }
             Step::Wait { name } if !self.signalled.contains(name.as_str()) => {
-                fault("wait.name", name, "no thread gives this signal", "add `{ signal = { name = ... } }`")
+                fault("wait.name", name, "no thread sends this signal", "add `{ signal = { name = ... } }`")
             }
             Step::Start { thread } | Step::Join { thread } => known("thread", thread, &self.threads),
             Step::Repeat { times: Some(times), .. } => {
@@ -260,7 +261,7 @@ fn amount<T: Quantity>(
     range: std::ops::RangeInclusive<u64>,
 ) -> Checked {
     if let Some(problem) = amount.fault() {
-        return fault(key, inside, problem, "define it, or use the name of one that is there");
+        return fault(key, inside, problem, "correct this amount");
     }
     let (least, most) = amount.range();
     if range.contains(&least) && range.contains(&most) {

@@ -29,9 +29,9 @@ pub struct Program {
     pub about: String,
     /// Where its figures come from, and what is assumed.
     pub source: String,
-    /// The thread that the user waits for: with its end the program ends.
+    /// The thread that the user waits for: the program ends when this thread ends.
     pub user_waits_for: String,
-    /// Whether it stands for an activity of a user; false of what runs beside one, and of yardsticks.
+    /// Whether it represents an activity of a user; false for programs that run beside one, and for yardsticks.
     #[serde(default = "yes")]
     pub is_activity: bool,
     /// Sets of files.
@@ -48,7 +48,7 @@ pub struct Program {
     pub threads: Vec<Thread>,
 }
 
-/// Files of one sort.
+/// A set of files of one kind.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FileSet {
@@ -59,7 +59,7 @@ pub struct FileSet {
     pub class: FileClass,
     /// The partition that holds them.
     pub partition: String,
-    /// How many there may be.
+    /// Maximum number of files.
     #[serde(default = "one")]
     pub count: u32,
     /// The size of each when the program begins; without it they do not exist then.
@@ -127,7 +127,7 @@ pub enum Synchronous {
     Full,
 }
 
-/// The system call by which SQLite makes a file durable: its makers' builds use `fdatasync` where there is one.
+/// The system call by which SQLite makes a file durable: its makers' builds use `fdatasync` if there is one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum SyncCall {

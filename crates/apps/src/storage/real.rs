@@ -239,7 +239,7 @@ impl RealStorage {
             });
             spawned.map_err(|error| {
                 Error::new(Kind::Config, format!("thread {number} of the program cannot start: {error}"))
-                    .hint("raise the limit of threads (`ulimit -u`): a live run takes one for each thread of the program")
+                    .hint("raise the limit of threads (`ulimit -u`): a live run needs one for each thread of the program")
             })?;
             all.push(ask);
         }
@@ -262,7 +262,7 @@ impl Storage for RealStorage {
     fn begin(&mut self, caller: CallerId, now: Nanos, operation: &FileOp) -> Result<()> {
         let asked = Asked { operation: *operation, begun: now };
         self.callers[caller.0 as usize].send(asked).map_err(|_| {
-            Error::new(Kind::Value, "a thread of the program is gone")
+            Error::new(Kind::Value, "a thread of the program has ended unexpectedly")
                 .hint("report this defect of emmclab with the program and the seed")
         })?;
         self.under_way += 1;
@@ -291,8 +291,11 @@ impl Storage for RealStorage {
                 Ok(done) => self.ended.push(done),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => {
-                    return Err(Error::new(Kind::Value, "the threads of the program are gone")
-                        .hint("report this defect of emmclab with the program and the seed"));
+                    return Err(Error::new(
+                        Kind::Value,
+                        "the threads of the program have ended unexpectedly",
+                    )
+                    .hint("report this defect of emmclab with the program and the seed"));
                 }
             }
         }

@@ -29,7 +29,7 @@ fn a_fault_is_named_with_its_line() {
         ("", "{ cpu = { ms = { uniform = [3, 1] } } }", "begins above its end", Some(6)),
         ("", "{ think = { ms = { choices = [[3, 0]] } } }", "need a weight", Some(6)),
         ("", "{ read = { file = \"nowhere\", size = 1 } }", "is not defined in this program", Some(8)),
-        ("", "{ wait = { name = \"never\" } }", "no thread gives this signal", Some(8)),
+        ("", "{ wait = { name = \"never\" } }", "no thread sends this signal", Some(8)),
         ("", "{ start = { thread = \"nobody\" } }", "is not defined in this program", Some(8)),
         ("", "{ call = { procedure = \"nothing\" } }", "is not defined in this program", Some(8)),
         ("", "{ maybe = { pct = 120, steps = [] } }", "must be 0 to 100", None),
@@ -82,7 +82,7 @@ fn more_threads_than_a_kernel_has_are_refused() {
         writeln!(many, "[[thread]]\nname = \"t{number}\"\nsteps = []").unwrap();
     }
     let (said, line) = refused(&many, "");
-    assert!(said.contains("32769 threads, and a kernel has 32768 at most"), "{said}");
+    assert!(said.contains("32769 threads are more than a kernel has: at most 32768"), "{said}");
     assert!(line.is_some());
 }
 

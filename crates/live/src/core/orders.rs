@@ -56,7 +56,7 @@ impl Core {
             key.split_once('.').and_then(|(name, _)| self.layers.iter().find(|layer| layer.name == name))
         {
             let problem = format!(
-                "`{key}` cannot change in a device in use: the state of `{}` is laid out by it",
+                "`{key}` cannot change in a device in use: it determines the layout of the state of `{}`",
                 layer.name
             );
             return Err(Error::new(Kind::Config, problem)
@@ -92,11 +92,11 @@ impl Core {
 
     fn move_all(&mut self) -> Result<()> {
         self.go_on();
-        let hint = "have no client send requests meanwhile, and serve with the clock `free`";
+        let hint = "make sure that no client sends requests during this, and serve with the clock `free`";
         if self.clock.pace() != Pace::Free || self.stack.open() > 0 {
             return Err(Error::new(
                 Kind::Config,
-                "layers are drained on a free clock, without requests under way",
+                "layers can only be drained on a free clock, without requests in progress",
             )
             .hint(hint));
         }
