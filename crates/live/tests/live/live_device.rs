@@ -457,7 +457,7 @@ fn a_second_device_needs_a_layer_that_uses_it_and_the_images_of_both() {
     let both = LiveOptions { second_image: second.clone(), ..both };
     LiveDevice::new(&config(&[]), &both, None).unwrap().stop().unwrap();
     std::fs::remove_file(second.unwrap()).unwrap();
-    assert!(refused(&config(&[]), &both).contains("this one is not"));
+    assert!(refused(&config(&[]), &both).contains("this one does not"));
     assert!(image_of(folder.path()).exists() && !both.second_image.unwrap().exists());
 }
 
