@@ -80,10 +80,7 @@ pub(crate) fn toml(
     if found.packed > 0 {
         line!(out, "# {} packed commands are left out.", found.packed);
     }
-    line!(
-        out,
-        "# Pages, units and capacity are a stand-in: what the chips inside look like cannot be seen from outside."
-    );
+    line!(out, "# Pages, units and capacity are assumptions: the chips inside cannot be seen from outside.");
     line!(out, "#");
     line!(
         out,

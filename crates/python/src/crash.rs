@@ -263,7 +263,7 @@ impl PyExplorer {
 }
 
 fn no_state() -> Error {
-    Error::new(Kind::Config, "there is no state: ask for the next one first")
+    Error::new(Kind::Config, "there is no state: request the next one first")
 }
 
 #[pymethods]

@@ -66,12 +66,15 @@ impl Fitter {
     pub fn finish(self) -> Result<WorkloadModel> {
         let requests: u64 = self.sizes.iter().flat_map(BTreeMap::values).sum();
         if requests == 0 {
-            return Err(Error::new(Kind::Empty, "there is no read or write to take a model from")
-                .hint("give a trace with reads or writes; `emmclab explain TRACE` counts its requests"));
+            return Err(Error::new(
+                Kind::Empty,
+                "there is no read or write to which a model could be fitted",
+            )
+            .hint("give a trace with reads or writes; `emmclab explain TRACE` counts its requests"));
         }
         if requests > MOST_REQUESTS {
             return Err(Error::new(Kind::Value, format!("{requests} requests are too many for one model"))
-                .hint("take the model from a part of the trace"));
+                .hint("fit the model to a part of the trace"));
         }
         let followed = self.load.finish();
         let timing = self.timeline.finish(requests, followed.op_mixing_pct);

@@ -79,11 +79,11 @@ impl Program {
                 return fault("database.name", &database.name, problem, "write page_size = \"4KB\"");
             }
             if database.size.0 < 2 * page || database.size.0 / page > u64::from(u32::MAX) {
-                let problem = "`size` must be two pages at least, and 2^32 pages at most";
+                let problem = "`size` must be at least two pages, and at most 2^32 pages";
                 return fault("database.name", &database.name, problem, "write size = \"1MB\"");
             }
             if database.checkpoint_pages == 0 {
-                let problem = "`checkpoint_pages` must be 1 at least";
+                let problem = "`checkpoint_pages` must be at least 1";
                 return fault("database.name", &database.name, problem, "use 1000, the default of SQLite");
             }
         }
@@ -269,5 +269,5 @@ fn amount<T: Quantity>(
     }
     let (bound, side) =
         if least < *range.start() { (*range.start(), "least") } else { (*range.end(), "most") };
-    fault(key, inside, format!("`{name}` must be {bound} at {side}"), format!("change `{name}` there"))
+    fault(key, inside, format!("`{name}` must be at {side} {bound}"), format!("change `{name}` there"))
 }

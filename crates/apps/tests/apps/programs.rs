@@ -34,7 +34,7 @@ fn a_fault_is_named_with_its_line() {
         ("", "{ call = { procedure = \"nothing\" } }", "is not defined in this program", Some(8)),
         ("", "{ maybe = { pct = 120, steps = [] } }", "must be 0 to 100", None),
         ("", "{ repeat = { steps = [{ cpu = { ms = 1 } }] } }", "repeats steps for ever", Some(6)),
-        (file, "{ read = { file = \"f\", size = 0 } }", "must be 1 at least", Some(11)),
+        (file, "{ read = { file = \"f\", size = 0 } }", "must be at least 1", Some(11)),
         (
             file,
             "{ append = { file = \"f\", size = 1, place = \"random\" } }",

@@ -60,7 +60,7 @@ impl Core {
                 layer.name
             );
             return Err(Error::new(Kind::Config, problem)
-                .hint("serve the device anew with other settings of its layers"));
+                .hint("serve the device again with other settings of its layers"));
         }
         let mut config = self.config.clone();
         config.set(key, value)?;

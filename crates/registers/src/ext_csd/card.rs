@@ -114,7 +114,7 @@ impl Card {
             return Err(unreadable(
                 file,
                 text,
-                &format!("holds {} value(s), not {}", words.len(), fields.len()),
+                &format!("has {} value(s), not {}", words.len(), fields.len()),
             ));
         }
         for (field, word) in fields.iter().zip(words) {

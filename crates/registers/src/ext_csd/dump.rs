@@ -162,7 +162,7 @@ fn whole(mut bytes: Vec<u8>, end: Option<(u64, &str)>) -> Result<[u8; REGISTER_B
     {
         return Ok(register);
     }
-    let problem = format!("the dump holds {found} bytes, and the register {REGISTER_BYTES}");
+    let problem = format!("the dump has {found} bytes, and the register {REGISTER_BYTES}");
     let hint = "dump the register again, as a whole";
     Err(match end {
         Some((line, content)) => Error::new(Kind::Syntax, format!("no row of digits; {problem}"))

@@ -91,7 +91,7 @@ fields! {
     EXCEPTION_EVENTS_STATUS 54 2 since 6: "exceptions that happened";
     EXCEPTION_EVENTS_CTRL 56 2 since 6: "exceptions that are reported";
     DYNCAP_NEEDED 58 1 since 6: "capacity that the device asks the host to release";
-    CLASS_6_CTRL 59 1 since 6: "1: dynamic capacity takes the place of write protection";
+    CLASS_6_CTRL 59 1 since 6: "1: dynamic capacity replaces write protection";
     INI_TIMEOUT_EMU 60 1 since 6: "time of the first start with sectors of 512 bytes, in 100 ms";
     DATA_SECTOR_SIZE 61 1 since 6: "0: sectors of 512 bytes, 1: of 4 KB";
     USE_NATIVE_SECTOR 62 1 since 6: "1: the sectors of the flash are used";
@@ -145,12 +145,12 @@ fields! {
     PWR_CL_26_195 201 1 since 0: "power class at 26 MHz and 1.95 V";
     PWR_CL_52_360 202 1 since 0: "power class at 52 MHz and 3.6 V";
     PWR_CL_26_360 203 1 since 0: "power class at 26 MHz and 3.6 V";
-    MIN_PERF_R_4_26 205 1 since 0: "least read rate, 4 lines at 26 MHz, in 150 KB/s";
-    MIN_PERF_W_4_26 206 1 since 0: "least write rate, 4 lines at 26 MHz, in 150 KB/s";
-    MIN_PERF_R_8_26_4_52 207 1 since 0: "least read rate, 8 lines at 26 or 4 at 52 MHz, in 150 KB/s";
-    MIN_PERF_W_8_26_4_52 208 1 since 0: "least write rate, 8 lines at 26 or 4 at 52 MHz, in 150 KB/s";
-    MIN_PERF_R_8_52 209 1 since 0: "least read rate, 8 lines at 52 MHz, in 150 KB/s";
-    MIN_PERF_W_8_52 210 1 since 0: "least write rate, 8 lines at 52 MHz, in 150 KB/s";
+    MIN_PERF_R_4_26 205 1 since 0: "minimum read rate, 4 lines at 26 MHz, in 150 KB/s";
+    MIN_PERF_W_4_26 206 1 since 0: "minimum write rate, 4 lines at 26 MHz, in 150 KB/s";
+    MIN_PERF_R_8_26_4_52 207 1 since 0: "minimum read rate, 8 lines at 26 or 4 at 52 MHz, in 150 KB/s";
+    MIN_PERF_W_8_26_4_52 208 1 since 0: "minimum write rate, 8 lines at 26 or 4 at 52 MHz, in 150 KB/s";
+    MIN_PERF_R_8_52 209 1 since 0: "minimum read rate, 8 lines at 52 MHz, in 150 KB/s";
+    MIN_PERF_W_8_52 210 1 since 0: "minimum write rate, 8 lines at 52 MHz, in 150 KB/s";
     SECURE_WP_INFO 211 1 since 8: "authenticated write protection";
     SEC_COUNT 212 4 since 2: "sectors of 512 bytes that the host sees";
     SLEEP_NOTIFICATION_TIME 216 1 since 7: "longest time of a sleep notification, as a power of 2 of 10 us";
@@ -169,8 +169,8 @@ fields! {
     SEC_ERASE_MULT 230 1 since 5: "longest time of a secure erase";
     SEC_FEATURE_SUPPORT 231 1 since 5: "bit 0: secure erase, bit 2: retired blocks are erased, bit 4: trim, bit 6: sanitize";
     TRIM_MULT 232 1 since 5: "longest time of a trim, in 300 ms";
-    MIN_PERF_DDR_R_8_52 234 1 since 5: "least read rate, 8 lines at 52 MHz and both edges, in 300 KB/s";
-    MIN_PERF_DDR_W_8_52 235 1 since 5: "least write rate, 8 lines at 52 MHz and both edges, in 300 KB/s";
+    MIN_PERF_DDR_R_8_52 234 1 since 5: "minimum read rate, 8 lines at 52 MHz and both edges, in 300 KB/s";
+    MIN_PERF_DDR_W_8_52 235 1 since 5: "minimum write rate, 8 lines at 52 MHz and both edges, in 300 KB/s";
     PWR_CL_200_130 236 1 since 6: "power class at 200 MHz and 1.3 V";
     PWR_CL_200_195 237 1 since 6: "power class at 200 MHz and 1.95 V";
     PWR_CL_DDR_52_195 238 1 since 5: "power class at 52 MHz, both edges and 1.95 V";

@@ -126,7 +126,7 @@ pub(crate) static FIELDS: &[Field] = fields! {
     Geometry 0x04 8 "qTotalRawDeviceCapacity" "raw_device_capacity": "capacity of the device, in 512 bytes";
     Geometry 0x0d 4 "dSegmentSize" "segment_size": "a segment, in 512 bytes";
     Geometry 0x11 1 "bAllocationUnitSize" "allocation_unit_size": "an allocation unit, in segments";
-    Geometry 0x12 1 "bMinAddrBlockSize" "min_addressable_block_size": "least logical block, in 512 bytes";
+    Geometry 0x12 1 "bMinAddrBlockSize" "min_addressable_block_size": "smallest logical block, in 512 bytes";
     Geometry 0x13 1 "bOptimalReadBlockSize" "optimal_read_block_size": "size that the device prefers to read, in 512 bytes";
     Geometry 0x14 1 "bOptimalWriteBlockSize" "optimal_write_block_size": "size that the device prefers to write, in 512 bytes";
     Geometry 0x15 1 "bMaxInBufferSize" "max_in_buffer_size": "maximum data sent at once, in 512 bytes";
