@@ -1,9 +1,9 @@
 //! The load curve of a trace: work over time, approximated by a few hundred straight pieces.
 //!
 //! Mean response times of a loaded device are determined by a few busy periods, and by the requests that arrive while
-//! their backlog drains. Therefore the trace is replayed through three simple queues, from one as slow to one as fast
-//! as the devices of the IISWC 2015 study. The curve gets a new piece where the straight line would change the waiting
-//! times most, until the remaining error is a small share of all waiting times.
+//! their backlog drains. Therefore the trace is replayed through three simple queues: one as slow and one as fast as
+//! the devices of the IISWC 2015 study, and a faster one. The curve gets a new piece where the straight line would
+//! change the waiting times most, until the remaining error is a small share of all waiting times.
 
 use emmclab_trace::{Op, Request};
 
@@ -20,7 +20,7 @@ const OPEN: f64 = 0.004;
 /// Time of a read and of a write of 4 KB in a chip (Table V), ns.
 const PAGE_NS: [u64; 2] = [160_000, 1_385_000];
 const PAGE_SECTORS: u64 = 8;
-/// Number of pages that each queue serves at a time: two chips, or their eight planes with larger pages.
+/// Number of pages of 4 KB that each queue serves at a time: two chips, their eight planes, and such planes with larger pages.
 const WAYS: [u64; QUEUES] = [2, 8, 32];
 const QUEUES: usize = 3;
 
