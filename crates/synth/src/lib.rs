@@ -8,7 +8,7 @@
 //! requests; each gets its share of every total (reads, writes, sizes, sequential requests, re-accesses, requests that
 //! need not wait, service time, response time, idle time), distributes that share over its requests, and shuffles them.
 //!
-//! **Words.** A *round* is a request that finds the device idle, with the requests that wait for it. A *burst* is a run
+//! **Terms.** A *round* is a request that finds the device idle, with the requests that wait for it. A *burst* is a run
 //! of rounds separated by short think times; idle gaps separate bursts. A burst of writes may end like a journal
 //! transaction: data, journal blocks, commit block.
 //!
