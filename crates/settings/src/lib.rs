@@ -1,4 +1,4 @@
-//! Every setting of a device, with its default: plain data that depends on no other crate of the laboratory. The comments are the
+//! Every setting of a device, with its default: plain data, which does not depend on the device model. The comments are the
 //! reference: `explain`, the schema and the pages made from it print them.
 
 mod allocation;
