@@ -115,7 +115,7 @@ impl<T: Quantity> Amount<T> {
             }
         };
         if !possible {
-            return Some("a time must be between 0 and 1e9 ms".to_owned());
+            return Some("a time lies between 0 and 1e9 ms".to_owned());
         }
         match self {
             Self::Fixed(_) => None,

@@ -261,7 +261,7 @@ fn amount<T: Quantity>(
     range: std::ops::RangeInclusive<u64>,
 ) -> Checked {
     if let Some(problem) = amount.fault() {
-        return fault(key, inside, problem, "correct this amount");
+        return fault(key, inside, problem, "define it, or use the name of one that is there");
     }
     let (least, most) = amount.range();
     if range.contains(&least) && range.contains(&most) {
