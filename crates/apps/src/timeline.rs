@@ -63,7 +63,7 @@ impl State {
             Self::Network => "network",
             Self::Read => "read",
             Self::Fsync => "fsync",
-            Self::Throttled => "writes throttled",
+            Self::Throttled => "writes held back",
             Self::Thread => "waiting for a thread",
             Self::Think => "pause",
         }

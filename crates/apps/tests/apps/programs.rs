@@ -38,7 +38,7 @@ fn a_fault_is_named_with_its_line() {
         (
             file,
             "{ append = { file = \"f\", size = 1, place = \"random\" } }",
-            "of `read` and `overwrite` only",
+            "only for `read` and `overwrite`",
             Some(11),
         ),
         (file, "{ rename = { file = \"f\", to = \"f\" } }", "of its own set", Some(11)),
@@ -61,7 +61,7 @@ fn a_fault_is_named_with_its_line() {
             "power of two",
             Some(6),
         ),
-        ("[[database]]\nname = \"d\"\npartition = \"data\"\nsize = 5\n", "", "two pages at least", Some(6)),
+        ("[[database]]\nname = \"d\"\npartition = \"data\"\nsize = 5\n", "", "at least two pages", Some(6)),
     ] {
         let (said, at) = refused(rest, steps);
         assert!(said.contains(word), "{word}: {said}");
