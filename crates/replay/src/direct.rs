@@ -85,7 +85,7 @@ impl DirectIo {
     ) -> Result<Nanos> {
         let begin = self.now;
         if sector.saturating_add(sectors) > self.capacity() {
-            return Err(Error::new(Kind::Value, "the transfer ends behind the last sector of the device")
+            return Err(Error::new(Kind::Value, "the transfer ends after the last sector of the device")
                 .of_field("sector", 0, sector.to_string().as_bytes())
                 .hint("use sectors below the capacity of the device"));
         }
