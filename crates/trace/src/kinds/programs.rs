@@ -35,7 +35,7 @@ pub(super) static KINDS: &[FileKind] = &[
                 || head.has_lines(&["sysbench "])
                 || head.holds("Iozone: Performance Test")
         },
-        cure: record!("figures of a run have no single requests: run it once more, and meanwhile "),
+        cure: record!("figures of a run contain no single requests: run it again, and during the run "),
     },
     FileKind {
         what: "a program as text (source code or a script)",
