@@ -121,7 +121,7 @@ fn contradictions_and_impossible_values_are_refused() {
         (&[("features.packed_writes", "1")], "2 to 63"),
         (
             &[("host.packed_writes", "8"), ("features.packed_writes", "4"), ("controller.queue_depth", "1")],
-            "the device takes 4",
+            "the device accepts 4",
         ),
         (
             &[("host.kernel", "linux_5.10"), ("host.packed_writes", "8"), ("controller.queue_depth", "1")],
