@@ -78,7 +78,7 @@ fn a_write_elsewhere_is_refused_with_zone_write_pointer_and_sector() {
     assert_eq!(zones(&device)[2].state, ZoneState::Full);
     assert!(write(&mut device, 3, start + 64, 8).unwrap_err().contains("zone 3 is full"));
     let discard = Command::new(Nanos::from_micros(4), Op::Discard, start, 8);
-    assert!(device.submit(&discard, &mut Quiet).unwrap_err().to_string().contains("all of its 384 sectors"));
+    assert!(device.submit(&discard, &mut Quiet).unwrap_err().to_string().contains("all 384 sectors of each"));
     // Conventional zones are written at any address, also in parts of a block.
     write(&mut device, 5, 100, 3).unwrap();
     write(&mut device, 6, 8, 8).unwrap();

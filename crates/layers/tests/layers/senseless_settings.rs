@@ -135,7 +135,7 @@ fn a_log_that_does_not_fit_its_disk_is_refused() {
         (plain, "low_pct", "60", "the first must not be greater"),
         (plain, "step", "5000", "multiple of 4KB"),
         (plain, "checkpoint", "0", "multiple of 4KB"),
-        (plain, "segment", "3MB", "multiple of the erase unit, 4MB, or a part of it"),
+        (plain, "segment", "3MB", "multiple or a divisor of the erase unit, 4MB"),
         (plain, "segment", "512MB", "there must be 18 or more"),
         (plain, "segment", "many", "is not a size"),
         (zoned(zones), "segment", "2MB", "a segment is a zone"),
