@@ -134,8 +134,8 @@ impl DirectIo {
         match self.engine.stop() {
             None => Ok(()),
             Some(stop) => Err(Error::new(Kind::Value, stop.reason()).hint(match stop {
-                Stop::Full => "take a device with collection and over-provisioning",
-                Stop::WornOut => "take a new one",
+                Stop::Full => "use a device with collection and over-provisioning",
+                Stop::WornOut => "use a new device",
             })),
         }
     }

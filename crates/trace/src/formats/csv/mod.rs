@@ -202,7 +202,7 @@ impl Csv {
         match Fields::count(line, self.separator) {
             Err(error) => error,
             Ok(count) => {
-                let problem = format!("has {count} fields where {} columns are named", self.columns.len());
+                let problem = format!("has {count} fields, but {} columns are named", self.columns.len());
                 Error::new(Kind::Syntax, problem).of_field("", count as u64, line)
             }
         }
