@@ -245,7 +245,7 @@ def test_all_that_would_stop_a_run_is_refused_before_it_begins(trace: Path, tmp_
     done = emmclab("simulate", path, trace, "--device", "small-1gb", "--mode", "closed", "--events", events)
     assert (done.returncode, done.stdout) == (2, "") and not events.exists()
     for words in (
-        "5 of 5 requests end behind",
+        "5 of 5 requests end after",
         "4 of 5 requests have no recorded completion",
         "--wrap-addresses",
     ):

@@ -26,8 +26,8 @@ def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ("name", "reason"),
     [
         ("full", "fill all of their blocks"),
-        ("torn", "no fast commit is whole"),
-        ("unlinked", "no name leads to"),
+        ("torn", "no fast commit is complete"),
+        ("unlinked", "that has no name"),
     ],
 )
 def test_fast_commits_that_linux_does_not_mount_are_refused(images: Path, name: str, reason: str) -> None:

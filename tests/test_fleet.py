@@ -471,7 +471,7 @@ def test_a_table_without_units_has_a_row_with_the_reason_and_the_others_are_prof
     assert done.returncode == 1, done.stderr
     refused = {row["path"]: row["refused"] for row in rows(tmp_path / "fleet.parquet")}
     assert {path for path, why in refused.items() if why} == {"bare.csv"}
-    assert "does not say its unit; give --time-unit" in refused["bare.csv"]
+    assert "has no unit in its name; give --time-unit" in refused["bare.csv"]
     # The unit goes to the file that needs it.
     done = emmclab("fleet", folder, "-o", "fleet.parquet", "--time-unit", "us", cwd=tmp_path)
     assert done.returncode == 0, done.stderr

@@ -356,7 +356,7 @@ def test_the_window_of_reissues_is_chosen_and_named(tmp_path: Path) -> None:
     marked = tmp_path / "marked.parquet"
     assert emmclab("convert", path, marked, "--reissue-window", "0-100ms").returncode == 0
     refused = emmclab("profile", marked, "--reissue-window", "0-10ms")
-    assert refused.returncode == 2 and "already says which requests are re-issues" in refused.stderr
+    assert refused.returncode == 2 and "already marks the requests that are re-issues" in refused.stderr
     refused = emmclab("profile", path, "--reissue-window", "3ms")
     assert refused.returncode == 2 and "0.5ms-3ms" in refused.stderr
 

@@ -172,7 +172,7 @@ def test_cells_that_fail_or_end_early_are_shown_and_left_out_of_the_figures(
     (tmp_path / "faults.toml").write_text(text)
     done = emmclab("run", "faults.toml", "--jobs", 1, cwd=tmp_path)
     assert done.returncode == 1, done.stderr
-    assert "failed; the first, chat on small-1gb: " in done.stderr and "behind the last sector" in done.stderr
+    assert "failed; the first, chat on small-1gb: " in done.stderr and "after the last sector" in done.stderr
     assert "ended early" in done.stdout
     results = Results.load(tmp_path / "emmclab-results" / "faults")
     assert [cell["grid"] for cell in results.failures] == ["beyond"]
@@ -184,7 +184,7 @@ def test_cells_that_fail_or_end_early_are_shown_and_left_out_of_the_figures(
     assert emmclab("report", "faults.toml", cwd=tmp_path).returncode == 0
     page = (tmp_path / "faults.html").read_text()
     assert '<span class="badge no">ended early</span>' in page
-    assert "behind the last sector" in page
+    assert "after the last sector" in page
     again = emmclab("run", "faults.toml", "--jobs", 1, cwd=tmp_path)
     assert (again.returncode, again.stdout) == (1, done.stdout), "a failure is kept as a result is"
     (row,) = json.loads(

@@ -177,7 +177,7 @@ def test_a_device_that_the_recording_does_not_fit_is_named_beside_the_others(tmp
     path.write_text("\n".join([HEADING, *rows_of(200), "1000000000,1000000000,1000500000,99999999,8,write"]))
     (found,) = emmclab_json("validate", path, "--device", "small-1gb")["recordings"]
     assert [model["kind"] for model in found["models"]] == ["calibrated", "table"]
-    assert found["refused"]["small-1gb"].startswith(f"{path}: 1 of 101 requests end behind the last sector")
+    assert found["refused"]["small-1gb"].startswith(f"{path}: 1 of 101 requests end after the last sector")
     (wrapped,) = emmclab_json("validate", path, "--device", "small-1gb", "--wrap-addresses")["recordings"]
     assert "wrapped" in wrapped["models"][1]["note"]
 

@@ -105,8 +105,8 @@ impl<T: Quantity> Amount<T> {
         }
     }
 
-    /// Why the amount is not allowed; `None` if it is allowed.
-    pub(crate) fn fault(&self) -> Option<String> {
+    /// Why the amount is not allowed, with a hint; `None` if it is allowed.
+    pub(crate) fn fault(&self) -> Option<(&'static str, &'static str)> {
         let possible = match self {
             Self::Fixed(value) => value.is_possible(),
             Self::Drawn(Distribution::Uniform(ends)) => ends.iter().all(|value| value.is_possible()),
@@ -115,16 +115,16 @@ impl<T: Quantity> Amount<T> {
             }
         };
         if !possible {
-            return Some("a time lies between 0 and 1e9 ms".to_owned());
+            return Some(("a time must be from 0 to 1e9 ms", "give times in this range"));
         }
         match self {
             Self::Fixed(_) => None,
             Self::Drawn(Distribution::Uniform([from, to])) => (from.units() > to.units())
-                .then(|| "`uniform` begins above its end; write [smallest, largest]".to_owned()),
+                .then_some(("`uniform` begins above its end", "write [smallest, largest]")),
             Self::Drawn(Distribution::Choices(choices)) => choices
                 .iter()
                 .all(|(_, weight)| *weight == 0)
-                .then(|| "`choices` need a weight above 0; write [[value, weight], ...]".to_owned()),
+                .then_some(("`choices` have no weight above 0", "write [[value, weight], ...]")),
         }
     }
 

@@ -25,8 +25,8 @@ pub(crate) fn save(ftl: &Ftl, nand: &Nand) -> Vec<u8> {
 pub(crate) fn restore(ftl: &mut Ftl, nand: &mut Nand, image: &[u8]) -> Result<()> {
     let mut image = Reader::new(image);
     if image.word()? != MARK || image.word()? != VERSION {
-        return Err(damaged("mark or version differ"));
+        return Err(damaged("magic number or version differs"));
     }
     ftl.restore(nand, &mut image)?;
-    if image.is_empty() { Ok(()) } else { Err(damaged("there is more than a device in it")) }
+    if image.is_empty() { Ok(()) } else { Err(damaged("there is data after the state of the device")) }
 }

@@ -24,7 +24,7 @@ impl Device {
                     return Err(Error::new(
                         Kind::Config,
                         format!(
-                            "the device would be worn out: {erases} erases of a block that stands {limit}"
+                            "the device would be worn out: a block would have {erases} erases, and its limit is {limit}"
                         ),
                     ));
                 }

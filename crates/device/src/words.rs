@@ -44,7 +44,7 @@ impl<'a> Reader<'a> {
     }
 
     pub fn word(&mut self) -> Result<u32> {
-        let (head, rest) = self.0.split_first_chunk::<4>().ok_or_else(|| damaged("it is cut short"))?;
+        let (head, rest) = self.0.split_first_chunk::<4>().ok_or_else(|| damaged("the data is cut short"))?;
         self.0 = rest;
         Ok(u32::from_le_bytes(*head))
     }
@@ -57,7 +57,7 @@ impl<'a> Reader<'a> {
     pub fn address(&mut self, most: usize) -> Result<Option<u32>> {
         let value = self.word()?;
         if value as usize > most {
-            return Err(damaged("an address lies outside the device"));
+            return Err(damaged("an address is outside the device"));
         }
         Ok(value.checked_sub(1))
     }
@@ -66,5 +66,5 @@ impl<'a> Reader<'a> {
 /// The error for an image that is damaged or of another device.
 pub(crate) fn damaged(problem: &str) -> Error {
     Error::new(Kind::Truncated, format!("this is not an image of this device: {problem}"))
-        .hint("move it away: a preconditioned device is made again; the state of a served image with layers is needed to find its data, so restore a copy of that")
+        .hint("move the file away: a preconditioned device is made again. The state of a served image with layers is needed to find its data: restore a copy of that file")
 }

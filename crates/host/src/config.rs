@@ -24,8 +24,8 @@ pub enum Elevator {
 pub enum Barrier {
     /// Flushes, and writes with preflush and FUA (Linux 2.6.37 and later).
     Flush,
-    /// No command: what came before completes, then the request goes alone, then what came after (`QUEUE_ORDERED_DRAIN`, as the MMC
-    /// driver of Linux 2.6.35 asks for).
+    /// No command: all earlier requests complete, then the request is sent alone, then the later ones (`QUEUE_ORDERED_DRAIN`, which the
+    /// MMC driver of Linux 2.6.35 uses).
     Drain,
 }
 
@@ -33,20 +33,20 @@ pub enum Barrier {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CpuCosts {
-    /// Of each file operation, in ns.
+    /// Time for each file operation, in ns.
     pub operation_ns: u64,
-    /// Of each page that is copied or looked up, in ns.
+    /// Time for each page that is copied or looked up, in ns.
     pub page_ns: u64,
-    /// Of each block request, in ns: block layer, driver, interrupt.
+    /// Time for each block request, in ns: block layer, driver, interrupt.
     pub request_ns: u64,
-    /// Of each time that the driver asks a device whether it is still busy with a write, in ns; 0 where an interrupt tells it.
+    /// Time for each poll of the driver whether the device is still busy with a write, in ns; 0 if an interrupt signals the end.
     pub poll_ns: u64,
-    /// Time from one such question to the next, in ns.
+    /// Time from one poll to the next, in ns.
     pub poll_interval_ns: u64,
 }
 
-/// Classes of files whose syncs are carried out. Of the others `fsync` and `fdatasync` return at once, those of their folders too, and data
-/// goes to the device by write-back (selective sync, a pilot solution of FAST 2012).
+/// Classes of files whose syncs are executed. For files of the other classes and for their folders, `fsync` and `fdatasync` return at once,
+/// and write-back sends the data to the device later (selective sync, a pilot solution of FAST 2012).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a class by itself")]
@@ -102,30 +102,30 @@ pub struct HostConfig {
     pub page_cache_mb: u64,
     /// Share of the page cache that may be dirty before write-back begins, in %.
     pub dirty_background_pct: u32,
-    /// Share of the page cache that may be dirty or on its way to the device before writers wait, in %.
+    /// Share of the page cache that may be dirty or in write-back before writers wait, in %.
     pub dirty_pct: u32,
     /// Age at which dirty data is written back, in ms.
     pub dirty_expire_ms: u64,
-    /// Time from one look for expired data to the next, in ms.
+    /// Time from one search for expired dirty data to the next, in ms.
     pub writeback_interval_ms: u64,
     /// Age at which a running transaction of a journal is committed, or a checkpoint of a log is written, in ms.
     pub commit_interval_ms: u64,
     /// Largest window of read-ahead, in KB.
     pub readahead_kb: u32,
-    /// Requests that wait for the device or are under way before submitters wait.
+    /// Maximum number of requests that wait for the device or are in progress; above it, submitters wait.
     pub nr_requests: u32,
     /// Largest request, in KB.
     pub max_request_kb: u32,
-    /// Requests that the driver takes at once; the others wait in the elevator, where they are merged.
+    /// Maximum number of requests in the driver; the others wait in the elevator, where they are merged.
     pub device_depth: u32,
     /// How requests that wait are ordered.
     pub elevator: Elevator,
     /// The commands that file systems send for order and durability.
     pub barrier: Barrier,
-    /// Whether a sync of a folder on ext4 commits whatever runs, and sends nothing where nothing runs, as it does since there are fast
-    /// commits (Linux 5.10); else it is like that of a file.
+    /// Whether a sync of a folder on ext4 commits every transaction that is not durable, and sends nothing if there is none (since fast
+    /// commits, Linux 5.10). If false, it is like the sync of a file.
     pub folder_sync_commits: bool,
-    /// Classes of files whose syncs are carried out.
+    /// Classes of files whose syncs are executed.
     #[serde(default)]
     pub synced: Synced,
     /// Processor time.
@@ -240,7 +240,7 @@ impl HostConfig {
         if self.dirty_background_pct >= self.dirty_pct {
             return Err(Error::new(
                 Kind::Config,
-                "background write-back would begin at the limit of writers",
+                "background write-back would begin only when writers already wait",
             )
             .of_field("dirty_background_pct", 0, self.dirty_background_pct.to_string().as_bytes())
             .hint(format!("use less than `dirty_pct`, which is {}", self.dirty_pct)));

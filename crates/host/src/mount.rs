@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The file systems that there are.
+/// The modelled file systems.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum FilesystemKind {
@@ -17,19 +17,19 @@ pub enum FilesystemKind {
     Lfs,
 }
 
-/// How a file system was made and mounted; what is not given has the default of the tools.
+/// How a file system was made and mounted. An option that is not given has the default of the tools.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct MountOptions {
     /// Whether no flush is sent (`barrier=0`, `nobarrier`).
     pub no_barrier: bool,
-    /// Whether syncs of files and folders return at once: data goes to the device by write-back.
+    /// Whether syncs of files and folders return at once; write-back sends the data to the device later.
     pub no_sync: bool,
-    /// Whether what is freed is discarded at once.
+    /// Whether freed space is discarded at once.
     pub discard: bool,
-    /// Size of the journal in MB; by default as mke2fs chooses it. Only of ext4.
+    /// Size of the journal in MB; by default as mke2fs chooses it. Only for ext4.
     pub journal_mb: Option<u32>,
-    /// Size of a cluster in KB; by default as mkfs.fat chooses it. Only of FAT32.
+    /// Size of a cluster in KB; by default as mkfs.fat chooses it. Only for FAT32.
     pub cluster_kb: Option<u32>,
     /// Size of a segment (`lfs`, by default 2048) or an erase block (`yaffs2`, by default 128) in KB.
     pub segment_kb: Option<u32>,

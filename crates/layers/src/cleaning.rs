@@ -20,8 +20,8 @@ pub struct Candidate {
 pub enum Cleaning {
     /// The segment with the fewest live blocks.
     Greedy,
-    /// The segment with the most free space times age for the cost of reading it and writing what is alive: (1 - u) age / (1 + u) with
-    /// the share u that is alive (Rosenblum and Ousterhout, SOSP 1991, section 3.6).
+    /// The segment with the greatest ratio of benefit to cost: free space times age, divided by the cost of reading the segment and writing
+    /// its live data. With the share u of live data this is (1 - u) age / (1 + u) (Rosenblum and Ousterhout, SOSP 1991, section 3.6).
     CostBenefit,
 }
 

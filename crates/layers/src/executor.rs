@@ -283,7 +283,7 @@ impl<D: Disk> Executor<D> {
                 break running;
             }
             if stuck {
-                return Err(io::Error::other("a layer holds a request and has nothing to do"));
+                return Err(io::Error::other("a layer defers a request but has no work to do"));
             }
             stuck = !self.background(level)?;
         };

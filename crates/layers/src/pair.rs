@@ -32,12 +32,12 @@ pub enum Routing {
     /// Everything goes to the device.
     #[default]
     Internal,
-    /// Stripes take turns (RAID 0). Of disks of different size, twice the smaller one is offered.
+    /// Stripes alternate between the disks (RAID 0). The capacity is twice that of the smaller disk.
     Striping,
-    /// Addresses from a border on lie on the second device.
+    /// Addresses from a border on are on the second device.
     ByFile,
-    /// Long requests go to the second device. Each disk spans all addresses and the place of the newest data is not kept, so
-    /// this shows times and keeps no contents.
+    /// Long requests go to the second device. Each disk spans all addresses, and the layer does not store which disk has the newest data.
+    /// So this is for measuring times; contents are not stored.
     BySize,
 }
 
@@ -45,7 +45,7 @@ pub enum Routing {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct PairSettings {
-    /// How requests are shared; `internal` leaves the second device alone, and `by_size` keeps no contents.
+    /// How requests are shared; `internal` does not use the second device, and `by_size` stores no contents.
     pub routing: Routing,
     /// Length of a stripe, a multiple of 4 KB.
     pub chunk: Size,
@@ -53,8 +53,8 @@ pub struct PairSettings {
     pub border: Option<Size>,
     /// Longest request for the device with `by_size`; longer ones go to the second device.
     pub longest: Size,
-    /// Wrap the addresses beyond a disk into it, each disk for itself, as a replay of a trace of a larger device needs.
-    /// Then several addresses share a place and no contents are kept.
+    /// Wrap the addresses beyond a disk into it, each disk separately, as a replay of a trace of a larger device needs.
+    /// Then several addresses share a place, and no contents are stored.
     pub wrap_addresses: bool,
 }
 
@@ -130,7 +130,7 @@ fn build(table: &Table, below: &Below) -> Result<Box<dyn Layer>> {
     let border = given.border.map_or(below.main, Size::sectors);
     if given.routing == Routing::ByFile && border > below.main && !given.wrap_addresses {
         return refuse(
-            "layer `pair`: `border` lies beyond the end of the device".to_owned(),
+            "layer `pair`: `border` is beyond the end of the device".to_owned(),
             "give a smaller one, or none",
         );
     }

@@ -10,7 +10,7 @@ use crate::plan::Plan;
 use crate::request::HostRequest;
 
 pub(crate) const KIND: Kind =
-    Kind { name: "pass-through", about: "hands every request on as it is", build, settings: Vec::new };
+    Kind { name: "pass-through", about: "passes on every request unchanged", build, settings: Vec::new };
 
 /// Forwards every request unchanged.
 #[derive(Clone, Copy, Debug)]

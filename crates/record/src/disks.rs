@@ -185,7 +185,7 @@ impl Disks {
             return "every disk".to_owned();
         }
         format!(
-            "every disk but {}, which are memory, made of other disks, or loop devices that back nothing mounted",
+            "every disk but {}, which are memory, made of other disks, or unused loop devices",
             left.join(", ")
         )
     }

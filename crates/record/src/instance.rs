@@ -142,7 +142,7 @@ pub(crate) fn denied(path: &Path, error: &io::Error) -> Error {
             "recording needs root: run it with sudo"
         }
         io::ErrorKind::PermissionDenied => {
-            "the kernel forbids tracing: /sys/kernel/security/lockdown must not say [confidentiality], and a container needs tracefs writable"
+            "the kernel forbids tracing: /sys/kernel/security/lockdown must not be [confidentiality], and a container needs tracefs writable"
         }
         io::ErrorKind::OutOfMemory => "give a smaller --buffer-kb",
         _ => "check that no other recorder uses this instance, which the kernel refused",

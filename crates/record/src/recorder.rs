@@ -333,7 +333,7 @@ impl Worker {
                     .into_iter()
                     .filter(|disk| !before.iter().any(|old| old.is_same(disk)));
                 out.extend(
-                    new.map(|disk| format!("{} came during the recording and is not in it", disk.name)),
+                    new.map(|disk| format!("{} was added during the recording and is not in it", disk.name)),
                 );
             }
         }

@@ -78,8 +78,8 @@ impl<R: Read> HelperStream<R> {
         }
         // A pseudo-terminal replaces LF by CR LF, which would also damage pages.
         if self.line.last() == Some(&b'\r') {
-            return Err(Error::new(Kind::Unsupported, "the link changes line ends, so that bytes do not arrive as sent")
-                .hint("update adb, or remove `RequestTTY` from the ssh configuration: a pseudo-terminal stands in between"));
+            return Err(Error::new(Kind::Unsupported, "the link changes line ends, so that the bytes are not received as they were sent")
+                .hint("update adb, or remove `RequestTTY` from the ssh configuration: the link uses a pseudo-terminal"));
         }
         let line = &self.line;
         std::str::from_utf8(line).map(Some).map_err(|_| foreign(line))
@@ -181,7 +181,7 @@ fn refused(word: &str) -> Error {
         ),
         _ => (
             "the recorded machine refuses to record",
-            "run `emmclab record` as root there; the value above is the helper's own word",
+            "run `emmclab record` as root there; the value above is the helper's own error code",
         ),
     };
     Error::new(Kind::Unsupported, problem).of_field("helper", 0, word.as_bytes()).hint(hint)

@@ -85,7 +85,7 @@ impl DirectIo {
     ) -> Result<Nanos> {
         let begin = self.now;
         if sector.saturating_add(sectors) > self.capacity() {
-            return Err(Error::new(Kind::Value, "the transfer ends behind the last sector of the device")
+            return Err(Error::new(Kind::Value, "the transfer ends after the last sector of the device")
                 .of_field("sector", 0, sector.to_string().as_bytes())
                 .hint("use sectors below the capacity of the device"));
         }
@@ -134,8 +134,8 @@ impl DirectIo {
         match self.engine.stop() {
             None => Ok(()),
             Some(stop) => Err(Error::new(Kind::Value, stop.reason()).hint(match stop {
-                Stop::Full => "take a device with collection and over-provisioning",
-                Stop::WornOut => "take a new one",
+                Stop::Full => "use a device with collection and over-provisioning",
+                Stop::WornOut => "use a new device",
             })),
         }
     }

@@ -358,7 +358,7 @@ fn commands(device: &UsedDevice, of: &str, how: &str) -> Result<Vec<FittedFigure
     let both = HUNTER.number(&[of], "write_us")? + HUNTER.number(&[of], "flush_us")?;
     Ok(vec![
         HUNTER.figure(&[of], "write_us", (&name("a write"), "us"), times.write_us)?,
-        HUNTER.figure(&[of], "flush_us", (&name("a flush behind it"), "us"), times.flush_us)?,
+        HUNTER.figure(&[of], "flush_us", (&name("a flush after it"), "us"), times.flush_us)?,
         HUNTER.beside(both, (&name("both"), "us"), times.write_us + times.flush_us),
         HUNTER.figure(
             &[of],

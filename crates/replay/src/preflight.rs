@@ -42,7 +42,7 @@ pub fn preflight(config: &DeviceConfig, options: &ReplayOptions, inputs: &[Trace
         let name = input.path.display();
         if found.beyond > 0 {
             faults.push(format!(
-                "{name}: {} of {} requests end behind the last sector of the {} device, the furthest at {}",
+                "{name}: {} of {} requests end after the last sector of the {} device, the furthest at {}",
                 found.beyond,
                 found.requests,
                 geometry.capacity(),

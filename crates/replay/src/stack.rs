@@ -216,7 +216,8 @@ impl Stack {
         let end = command.sector + u64::from(command.sectors);
         let overlaps = || self.taken.iter().any(|taken| conflict(&taken.command, command));
         if end > first.start && overlaps() {
-            let problem = "a zone is written or reset where a request that came before is under way";
+            let problem =
+                "a zone is written or reset while an earlier request to the same sectors is in progress";
             return Some(
                 Error::new(Kind::Value, problem)
                     .of_field("sector", 0, command.sector.to_string().as_bytes())

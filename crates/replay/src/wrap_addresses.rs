@@ -58,9 +58,9 @@ pub(crate) fn place(sector: u64, sectors: u32, capacity: u64, wrap: bool) -> Res
 #[cold]
 fn beyond(end: u64, capacity: u64) -> Error {
     let needed = Bytes(end.saturating_mul(SECTOR_BYTES));
-    Error::new(Kind::Value, format!("a request ends behind the last sector ({capacity}) of the device"))
+    Error::new(Kind::Value, format!("a request ends after the last sector ({capacity}) of the device"))
         .of_field("sector", 0, end.to_string().as_bytes())
-        .hint(format!("take a device of at least {needed} (--capacity; more under a layer with a log of its own, which keeps the end of one), or wrap the addresses into this one (--wrap-addresses; the ledger counts them)"))
+        .hint(format!("take a device of at least {needed} (--capacity; more under a layer that reserves a part of the device for its own log), or wrap the addresses into this one (--wrap-addresses; the ledger counts them)"))
 }
 
 #[cfg(test)]

@@ -21,9 +21,12 @@ impl Batch {
         if sorted {
             return Ok(());
         }
-        Err(Error::new(Kind::Order, "a request stands after its place in time")
-            .of_field("arrival_ns", 1, b"")
-            .hint("sort the rows by `arrival_ns`"))
+        Err(Error::new(
+            Kind::Order,
+            "a request is out of order: it arrives before the request in front of it",
+        )
+        .of_field("arrival_ns", 1, b"")
+        .hint("sort the rows by `arrival_ns`"))
     }
 
     /// The first row that is not a valid request, counted from 0, with its fault: no data, times in the wrong order, a time
@@ -82,7 +85,7 @@ fn fault(request: &Request) -> Option<Error> {
     let (name, at) = column.map_or((name, 0), |(column, at)| (column.name(), at));
     let value = time.0.to_string();
     let problem = if is_far {
-        "is more than 146 years from the zero of the clock, so that differences of times have no room"
+        "is more than 146 years from the zero of the clock, so that differences of times could overflow"
     } else {
         "is earlier than the time before it"
     };

@@ -175,7 +175,7 @@ impl Column {
     pub const fn about(self) -> &'static str {
         match self {
             Column::Arrival => {
-                "when the request was generated and put into the queue; rows stand in this order"
+                "when the request was generated and put into the queue; rows are in this order"
             }
             Column::Start => "when the driver fetched it and began to process it",
             Column::Issue => "when it was submitted to the device",
@@ -193,19 +193,21 @@ impl Column {
             Column::Process => "name of that process",
             Column::Device => "name of the device it went to",
             Column::Role => {
-                "of each run of sectors of a write, in order: what it is to the file system (`data`, `superblock`, \
+                "of each run of sectors of a write, in order: its role in the file system (`data`, `superblock`, \
                  `group_descriptors`, `block_bitmap`, `inode_bitmap`, `inode_table`, `directory`, `metadata`, \
                  `journal_superblock`, `descriptor`, `logged`, `revoke`, `commit`, `fast_commit`)"
             }
-            Column::RoleSectors => "length of each; all of a request are its length together",
-            Column::HomeSector => "of each logged block the first sector of its home",
+            Column::RoleSectors => "length of each run; those of a request add up to its length",
+            Column::HomeSector => {
+                "of each logged block the first sector of its place in the file system (home)"
+            }
             Column::ChangedSectors => {
-                "of each, how many differ: of a logged block and of its home from its last logged copy, of other blocks of \
-                 the journal from zeros"
+                "of each run, the number of changed sectors: a logged block and its home are compared with the last logged copy, other \
+                 blocks of the journal with zeros"
             }
             Column::Transaction => {
-                "of each block of the journal its transaction, of a home block the last that logged it, of the \
-                 journal's superblock the first that is to be replayed"
+                "of each block of the journal its transaction, of a home block the last transaction that logged it, of the \
+                 journal's superblock the first transaction to replay"
             }
         }
     }

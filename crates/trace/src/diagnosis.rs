@@ -27,7 +27,7 @@ const KERNEL: Vocabulary = Vocabulary {
     complete: "block_rq_complete",
     record: "record the block events too: `echo 1 > /sys/kernel/tracing/events/block/enable`, `trace-cmd record -e \
              block`, `perf record -a -e 'block:*'`, or on Android `atrace disk`",
-    add: "of block events record both block_rq_issue and block_rq_complete, best all of them: `trace-cmd record -e \
+    add: "record both block_rq_issue and block_rq_complete, or better all block events: `trace-cmd record -e \
           block`, `perf record -a -e 'block:*'`",
 };
 
@@ -37,7 +37,7 @@ const PERFETTO: Vocabulary = Vocabulary {
     complete: KERNEL.complete,
     record: "record the block events too: `ftrace_events: \"block/*\"` in the `ftrace_config` of the recording, or \
              `emmclab record --adb`",
-    add: "of block events record both block_rq_issue and block_rq_complete, best all of them: `ftrace_events: \
+    add: "record both block_rq_issue and block_rq_complete, or better all block events: `ftrace_events: \
           \"block/*\"` in the `ftrace_config` of the recording",
 };
 

@@ -78,7 +78,7 @@ impl Notes {
                 if found.len() == at.len() {
                     return Ok(found.start);
                 }
-                let what = format!("has {} entries in a row where `role` has {}", found.len(), at.len());
+                let what = format!("has {} entries in a row in which `role` has {}", found.len(), at.len());
                 let error = Error::new(Kind::Value, what).in_field(Column::name(column));
                 Err(here(error.hint("give the lists of a row an entry for each of its notes")))
             };

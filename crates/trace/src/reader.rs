@@ -78,7 +78,7 @@ impl TraceReader {
         let formats::Opened { source, guard, recognised } =
             formats::open(path, options).map_err(|error| error.in_file(path))?;
         if let Some(window) = options.reissue_window.filter(|_| source.ledger().reissued.is_some()) {
-            let problem = Error::new(Kind::Config, "the trace already says which requests are re-issues");
+            let problem = Error::new(Kind::Config, "the trace already marks the requests that are re-issues");
             return Err(problem
                 .of_field("--reissue-window", 0, window.to_string().as_bytes())
                 .hint("read the trace that it was converted from with this option")
@@ -208,17 +208,20 @@ impl TraceReader {
         }
         let window = self.window;
         let Some(jump) = self.clock.file.first_backward() else {
-            let message = format!("a request stands more than {window} requests after its place in time");
+            let message =
+                format!("a request is more than {window} requests after its place in the order of arrivals");
             return Ok(Error::new(Kind::Order, message)
                 .of_field("arrival", 0, format!("{behind} before its predecessor").as_bytes())
                 .hint(format!("give a larger --reorder-window (now {window})")));
         };
         let back = Nanos(jump.length_ns.min(i64::MAX as u64).cast_signed());
-        let message =
-            format!("the clock jumps back at request {}, behind which none can be sorted in", jump.request);
+        let message = format!(
+            "the clock jumps back at request {}, after which no request can be sorted into its place",
+            jump.request
+        );
         Ok(Error::new(Kind::Order, message).of_field("arrival", 0, format!("{back} back").as_bytes()).hint(format!(
-            "give --mend-clock to put them behind those before, or a larger --reorder-window (now {window}) if they \
-             belong among them"
+            "give --mend-clock to put them after the earlier ones, or a larger --reorder-window (now {window}) if they \
+             belong between them"
         )))
     }
 

@@ -275,7 +275,7 @@ def _refuse_nothing(place: Path, ledger: Ledger) -> None:
             kind="config",
             file=str(place),
             field="--only",
-            hint="give fewer of them, or a longer time",
+            hint="give fewer conditions, or a longer time",
         )
 
 

@@ -260,8 +260,8 @@ fn amount<T: Quantity>(
     amount: &Amount<T>,
     range: std::ops::RangeInclusive<u64>,
 ) -> Checked {
-    if let Some(problem) = amount.fault() {
-        return fault(key, inside, problem, "define it, or use the name of one that is there");
+    if let Some((problem, hint)) = amount.fault() {
+        return fault(key, inside, problem, hint);
     }
     let (least, most) = amount.range();
     if range.contains(&least) && range.contains(&most) {

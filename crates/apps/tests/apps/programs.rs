@@ -17,6 +17,13 @@ fn refused(rest: &str, steps: &str) -> (String, Option<u64>) {
 }
 
 #[test]
+fn the_hint_of_an_impossible_amount_is_about_amounts() {
+    let text = format!("{HEAD}[[thread]]\nname = \"ui\"\nsteps = [{{ cpu = {{ ms = -1 }} }}]\n");
+    let error = Program::from_toml(&text).unwrap_err();
+    assert_eq!(error.hint_text(), Some("give times in this range"), "{error}");
+}
+
+#[test]
 fn a_fault_is_named_with_its_line() {
     let file = "[[file]]\nname = \"f\"\npartition = \"data\"\n";
     for (rest, steps, word, line) in [
@@ -24,10 +31,10 @@ fn a_fault_is_named_with_its_line() {
         ("", "{ cup = { ms = 1 } }", "unknown name `cup`", Some(8)),
         ("", "{ cpu = { ms = 1, s = 2 } }", "unexpected keys in table: s", Some(8)),
         ("", "{ cpu = { ms = \"long\" } }", "a value", Some(8)),
-        ("", "{ cpu = { ms = -1 } }", "a time lies between 0", Some(6)),
-        ("", "{ cpu = { ms = nan } }", "a time lies between 0", Some(6)),
+        ("", "{ cpu = { ms = -1 } }", "a time must be from 0", Some(6)),
+        ("", "{ cpu = { ms = nan } }", "a time must be from 0", Some(6)),
         ("", "{ cpu = { ms = { uniform = [3, 1] } } }", "begins above its end", Some(6)),
-        ("", "{ think = { ms = { choices = [[3, 0]] } } }", "need a weight", Some(6)),
+        ("", "{ think = { ms = { choices = [[3, 0]] } } }", "no weight above 0", Some(6)),
         ("", "{ read = { file = \"nowhere\", size = 1 } }", "is not defined in this program", Some(8)),
         ("", "{ wait = { name = \"never\" } }", "no thread sends this signal", Some(8)),
         ("", "{ start = { thread = \"nobody\" } }", "is not defined in this program", Some(8)),

@@ -146,7 +146,7 @@ impl Checker {
         if device.stop().is_none() {
             let lost = self.outstanding.len();
             self.require(lost == 0 || !device.all_dispatched(), || {
-                format!("writes to {lost} units were taken but never programmed")
+                format!("writes to {lost} units were accepted but never programmed")
             });
             for unit in (0..self.geometry.logical_units).map(Lpn) {
                 self.verify_unit(device, unit);
@@ -252,7 +252,7 @@ impl Observer for Checker {
         let group = &self.geometry.groups[usize::from(event.group)];
         let (in_block, room) = (page << group.page_shift, group.units_per_page());
         self.require(event.units.len() <= room as usize && !event.units.is_empty(), || {
-            format!("page {page} of block {block} is given {} units", event.units.len())
+            format!("page {page} of block {block} is programmed with {} units", event.units.len())
         });
         for (i, unit) in event.units.iter().enumerate() {
             let place = self.geometry.first_ppn(block).plus(in_block).index() + i;
@@ -276,7 +276,7 @@ impl Observer for Checker {
                     unit.from.map_or(0, |from| self.content[from.index() * sectors + sector])
                 };
                 self.require(value != 0 || unit.covered >> sector & 1 == 0, || {
-                    format!("sector {sector} of unit {} left the cache without being there", unit.lpn)
+                    format!("sector {sector} of unit {} left the cache but was not in it", unit.lpn)
                 });
                 self.content[place * sectors + sector] = value;
             }
@@ -288,7 +288,7 @@ impl Observer for Checker {
 
     fn unit_cached(&mut self, event: &UnitCached) {
         let tag = self.take_outstanding(event.lpn);
-        self.require(tag != 0, || format!("unit {} came into the cache but was not written", event.lpn));
+        self.require(tag != 0, || format!("unit {} entered the cache but was not written", event.lpn));
         let sectors = self.geometry.unit_sectors as usize;
         let tags = self.cached.entry(event.lpn).or_insert_with(|| vec![0; sectors]);
         for (sector, held) in tags.iter_mut().enumerate() {

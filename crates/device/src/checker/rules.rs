@@ -69,7 +69,7 @@ impl Checker {
                 let found = device.block(least).valid;
                 self.require(true_least == Some(found), || {
                     format!(
-                        "pool {index} takes {found} for the fewest valid units, but that is {true_least:?}"
+                        "pool {index} finds {found} as the fewest valid units, but that is {true_least:?}"
                     )
                 });
             }

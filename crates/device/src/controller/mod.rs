@@ -467,7 +467,7 @@ fn refused(command: Command) -> Error {
         return Error::new(Kind::Value, "is a request without data").of_field("sectors", 0, b"0");
     }
     let at = command.arrival.0.to_string();
-    Error::new(Kind::Order, "a request comes before its predecessor, or more than 73 years from time 0")
+    Error::new(Kind::Order, "a request arrives before its predecessor, or more than 73 years from time 0")
         .of_field("arrival", 0, at.as_bytes())
         .hint("give requests in order of arrival")
 }
@@ -477,8 +477,8 @@ fn beyond(command: Command, geometry: &Geometry) -> Error {
     let end = command.sector.saturating_add(u64::from(command.sectors));
     Error::new(
         Kind::Value,
-        format!("the request ends behind the last sector of the {} device", geometry.capacity()),
+        format!("the request ends after the last sector of the {} device", geometry.capacity()),
     )
     .of_field("sector", 0, end.to_string().as_bytes())
-    .hint("take a larger device, or have addresses wrapped into this one")
+    .hint("use a larger device, or wrap the addresses into this one")
 }

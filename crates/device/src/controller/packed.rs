@@ -23,7 +23,7 @@ impl Controller {
         if !head.op.has_data() || !packs || !entries.iter().all(alike) {
             return Err(Error::new(
                 Kind::Value,
-                "a packed command holds reads only or writes only, which arrive together",
+                "a packed command contains only reads or only writes, all with the same arrival time",
             )
             .hint("packing needs an eMMC with one command at a time (controller.queue_depth = 1)"));
         }

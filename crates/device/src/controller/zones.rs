@@ -131,7 +131,7 @@ impl Zones {
         }
         if first != found.write_pointer {
             let problem = format!(
-                "zone {number} is written in order, and its write pointer stands at sector {}",
+                "zone {number} is written in order, and its write pointer is at sector {}",
                 found.write_pointer
             );
             return Err(refused(command, problem));
@@ -163,7 +163,7 @@ impl Zones {
         if (first - begin).is_multiple_of(zone) && (end - begin).is_multiple_of(zone) {
             return Ok(());
         }
-        let problem = format!("a discard of a zone has to cover all of its {zone} sectors, which resets it");
+        let problem = format!("a discard resets whole zones, so it must cover all {zone} sectors of each");
         Err(refused(command, problem))
     }
 
@@ -175,7 +175,7 @@ impl Zones {
         }
         if state == ZoneState::Empty && self.active >= self.max_active {
             return Some(format!(
-                "zone {number} cannot be opened: {} zones are active, as many as may be",
+                "zone {number} cannot be opened: {} zones are active, which is the maximum",
                 self.active
             ));
         }
@@ -183,7 +183,7 @@ impl Zones {
         if self.open >= self.max_open && !closes() {
             let how = if by_command { "opened" } else { "written" };
             return Some(format!(
-                "zone {number} cannot be {how}: {} zones were opened by command, as many as may be",
+                "zone {number} cannot be {how}: {} zones were opened by command, which is the maximum",
                 self.open
             ));
         }
@@ -257,7 +257,7 @@ impl Zones {
             Error::new(Kind::Value, problem).of_field("zone", 0, zone.to_string().as_bytes())
         };
         let Some(entry) = self.entries.get(zone as usize).copied() else {
-            return Err(wrong(format!("there are {} zones, counted from 0", self.layout.count)));
+            return Err(wrong(format!("there are {} zones, numbered from 0", self.layout.count)));
         };
         match action {
             ZoneAction::Open if entry.state == ZoneState::Full => {
@@ -311,5 +311,5 @@ impl Zones {
 fn refused(command: &Command, problem: String) -> Error {
     Error::new(Kind::Value, problem)
         .of_field("sector", 0, command.sector.to_string().as_bytes())
-        .hint("a zoned device takes what its host writes in order and resets; --layer lfs makes a log of any trace, or take a device without zones (--set zones.blocks=0)")
+        .hint("a zoned device accepts only sequential writes, and resets of whole zones; --layer lfs writes any trace as a log, or use a device without zones (--set zones.blocks=0)")
 }

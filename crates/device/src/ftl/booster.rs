@@ -321,7 +321,7 @@ impl Core {
         for _ in 0..image.word()? {
             let block = image.word()?;
             if block >= self.geometry.blocks() {
-                return Err(damaged("a pinned block lies outside the device"));
+                return Err(damaged("a pinned block is outside the device"));
             }
             booster.pinned.insert(block);
         }

@@ -349,7 +349,7 @@ fn put(table: &mut Table, path: &str, value: Value) -> Result<()> {
                 let index = parts.next().and_then(|index| index.parse::<usize>().ok());
                 match index.and_then(|index| items.get_mut(index)) {
                     Some(Value::Table(inner)) => inner,
-                    _ => return Err(no_key(&format!("`{part}` has {count} entries, counted from 0"))),
+                    _ => return Err(no_key(&format!("`{part}` has {count} entries, numbered from 0"))),
                 }
             }
             _ => return Err(no_key(&format!("`{part}` is a value, not a section"))),

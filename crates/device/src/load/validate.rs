@@ -60,7 +60,7 @@ fn geometry(settings: &Settings, collects: bool, faults: &mut Faults) {
             faults.add(format!("`{}` is {}; it must be 4, 8 or 16", key("page_kb"), group.page_kb));
         } else if group.page_kb < unit_kb {
             faults.add(format!(
-                "`{}` is {} but `mapping.unit_kb` is {unit_kb}; a map entry must fit a page",
+                "`{}` is {} but `mapping.unit_kb` is {unit_kb}; a map unit must fit into a page",
                 key("page_kb"),
                 group.page_kb
             ));
@@ -149,7 +149,7 @@ fn timing(settings: &Settings, faults: &mut Faults) {
     }
     let endless = !settings.interface.is_ufs();
     if controller.scheduling == Scheduling::ReadFirst && controller.queue_depth > 0 && endless {
-        faults.add("`controller.scheduling` = \"read_first\" looks at all that waits; set controller.queue_depth = 0");
+        faults.add("`controller.scheduling` = \"read_first\" selects among all waiting requests; set controller.queue_depth = 0");
     }
     if timing.cache_program && timing.write_complete == WriteComplete::Transferred {
         faults.add(

@@ -56,7 +56,7 @@ fn host(settings: &Settings, faults: &mut Faults) {
         }
         if asked > taken {
             faults.add(format!(
-                "`host.{name}` is {asked}, but the device takes {taken}: see `features.{name}`"
+                "`host.{name}` is {asked}, but the device accepts {taken}: see `features.{name}`"
             ));
         }
     }
@@ -86,19 +86,19 @@ fn kernel(settings: &Settings, faults: &mut Faults) {
     let Some(rules) = host.kernel.rules() else { return };
     if host.packed_writes > 0 && !rules.packs {
         faults.add(format!(
-            "`host.packed_writes` is {}, but the kernel of `host.kernel` packs nothing: take linux_4.9, or given",
+            "`host.packed_writes` is {}, but the kernel of `host.kernel` packs no commands: set it to linux_4.9, or given",
             host.packed_writes
         ));
     }
     if host.packed_reads > 0 {
         faults.add(format!(
-            "`host.packed_reads` is {}, but no Linux packs reads: set host.kernel = \"given\"",
+            "`host.packed_reads` is {}, but no version of Linux packs reads: set host.kernel = \"given\"",
             host.packed_reads
         ));
     }
     if depth > 1 && !rules.queues && !settings.interface.is_ufs() {
         faults.add(format!(
-            "`controller.queue_depth` is {depth}, but the kernel of `host.kernel` knows no command queue (Linux 4.16): set it to 1"
+            "`controller.queue_depth` is {depth}, but the kernel of `host.kernel` does not support command queues (Linux 4.16 and later do): set it to 1"
         ));
     }
 }
@@ -141,7 +141,7 @@ fn cache(settings: &Settings, faults: &mut Faults) {
     if matches!(cache.lies, Lie::Flush | Lie::EarlyFlush | Lie::Reorder | Lie::Fua | Lie::Barrier)
         && cache.size_kb == 0
     {
-        faults.add("`cache.lies` is about what a cache holds back: set cache.size_kb");
+        faults.add("`cache.lies` is about data that a cache holds back: set cache.size_kb");
     }
     if (cache.size_kb > 0 || cache.read_kb > 0) && settings.controller.scheduling == Scheduling::ReadFirst {
         faults.add("`cache` contradicts controller.scheduling = \"read_first\", which holds writes in a queue of its own");
@@ -177,7 +177,7 @@ fn idle_collection(settings: &Settings, collects: bool, faults: &mut Faults) {
     }
     if gc.urgent_free_blocks > 0 && gc.urgent_free_blocks < gc.low_watermark {
         faults.add(format!(
-            "`gc.urgent_free_blocks` is {}, below `gc.low_watermark` ({}), where writes wait already",
+            "`gc.urgent_free_blocks` is {}, below `gc.low_watermark` ({}), at which writes already wait",
             gc.urgent_free_blocks, gc.low_watermark
         ));
     }
@@ -217,7 +217,7 @@ fn slc(settings: &Settings, collects: bool, faults: &mut Faults) {
         faults.add("`slc.mode` moves data by collection, but gc.policy = \"none\"");
     }
     if settings.mapping.scheme != "page" {
-        faults.add("`slc.mode` moves single pages between blocks of two kinds, which block-mapped schemes and cached maps do not follow: set mapping.scheme = \"page\"");
+        faults.add("`slc.mode` moves single pages between blocks of two kinds, which block-mapped schemes and cached maps do not support: set mapping.scheme = \"page\"");
     }
     let needed = working_blocks(settings);
     if slc.blocks < needed {
@@ -245,7 +245,7 @@ fn slc(settings: &Settings, collects: bool, faults: &mut Faults) {
     let share = settings.pages_for_one_of_slc(from.cell_mode);
     if from.pages_per_block < 2 * share {
         faults.add(format!(
-            "`slc.mode` divides pages_per_block, which is {}, by {share}; at least {}, as collection frees no page of a block of one",
+            "`slc.mode` divides pages_per_block, which is {}, by {share}; it must be at least {}, because collection frees no page of a block with one page",
             from.pages_per_block,
             2 * share
         ));

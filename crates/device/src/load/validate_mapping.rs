@@ -29,12 +29,12 @@ fn clustering(settings: &Settings, faults: &mut Faults) {
     let dies = matches!(parallelism, Parallelism::Interleave | Parallelism::Both);
     if level >= Clustering::Planes && geometry.planes_per_die > 1 && !planes {
         faults.add(
-            "`mapping.clustering` lets planes of a die work as one, which takes multi-plane commands: set timing.parallelism to multi_plane or both",
+            "`mapping.clustering` lets planes of a die work as one, which needs multi-plane commands: set timing.parallelism to multi_plane or both",
         );
     }
     if level >= Clustering::Dies && geometry.dies_per_chip > 1 && !dies {
         faults.add(
-            "`mapping.clustering` lets dies of a chip work as one, which takes interleaving: set timing.parallelism to interleave or both",
+            "`mapping.clustering` lets dies of a chip work as one, which needs interleaving: set timing.parallelism to interleave or both",
         );
     }
     for (i, group) in geometry.block_groups.iter().enumerate() {
@@ -59,7 +59,7 @@ fn clustering(settings: &Settings, faults: &mut Faults) {
 
 /// Finds settings of the page map that have no effect if logical blocks are merged.
 fn policies(settings: &Settings, faults: &mut Faults) {
-    let word = "where mapping.scheme maps blocks, which are merged and not collected";
+    let word = "if mapping.scheme maps blocks, which are merged and not collected";
     let (gc, usual) = (&settings.gc, GcSettings::default());
     if gc.policy != usual.policy || gc.mode != GcMode::Blocking || gc.idle_after_us > 0.0 {
         faults.add(format!("`gc.policy`, `gc.mode` and `gc.idle_after_us` must be left as they are {word}"));

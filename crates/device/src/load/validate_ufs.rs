@@ -114,7 +114,7 @@ fn booster(settings: &Settings, faults: &mut Faults) {
     ] {
         if given && !slc.flushes_in_gaps() {
             faults.add(format!(
-                "`slc.{key}` is about a flush in times without commands, but this one is flushed when it is full: set slc.fold_after_us, or slc.flush"
+                "`slc.{key}` is about a flush while there are no commands, but this buffer is flushed when it is full: set slc.fold_after_us, or slc.flush"
             ));
         }
     }
@@ -134,7 +134,7 @@ fn booster(settings: &Settings, faults: &mut Faults) {
         }
         if slc.flush_at_pct >= ALWAYS {
             faults.add(format!(
-                "`slc.flush_at_pct` is {}, at which the event is always there: set it below {ALWAYS}",
+                "`slc.flush_at_pct` is {}, at which the event is always present: set it below {ALWAYS}",
                 slc.flush_at_pct
             ));
         }
@@ -156,13 +156,13 @@ fn partial_flush(slc: &SlcSettings, faults: &mut Faults) {
     if slc.partial_flush == PartialFlush::None {
         if slc.keep_pct > 0 {
             faults.add(format!(
-                "`slc.keep_pct` is {}, but a flush leaves nothing: set slc.partial_flush",
+                "`slc.keep_pct` is {}, but a full flush keeps no data: set slc.partial_flush",
                 slc.keep_pct
             ));
         }
     } else if !(1..=ALWAYS).contains(&slc.keep_pct) {
         faults.add(format!(
-            "`slc.keep_pct` is {}; a partial flush leaves 1 to {ALWAYS} of the buffer",
+            "`slc.keep_pct` is {}; a partial flush keeps 1 to {ALWAYS} of the buffer",
             slc.keep_pct
         ));
     }
@@ -232,19 +232,19 @@ fn functions_of_emmc(settings: &Settings, faults: &mut Faults) {
             "controller.bus_mode",
             format!("{bus_mode:?}"),
             bus_mode != BusMode::Given,
-            "its link is interface.gear and lanes: set it to \"given\"",
+            "its link is set by interface.gear and interface.lanes: set it to \"given\"",
         ),
         (
             "controller.host_us_per_kb",
             host_us_per_kb.to_string(),
             host_us_per_kb > 0.0,
-            "its link is interface.gear and lanes: set it to 0",
+            "its link is set by interface.gear and interface.lanes: set it to 0",
         ),
         (
             "controller.reliable_write_us",
             reliable_write_us.to_string(),
             reliable_write_us > 0.0,
-            "its FUA costs interface.fua_us: set it to 0",
+            "the time of its FUA is interface.fua_us: set it to 0",
         ),
         (
             "features.reliable_write",

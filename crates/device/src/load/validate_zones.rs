@@ -24,26 +24,26 @@ pub(super) fn faults(settings: &Settings, faults: &mut Faults) {
         faults.add(format!("`zones.blocks` is {blocks}, but an eMMC has no zones: set interface.kind = \"ufs\", or leave it out"));
     }
     if max_active > 0 && (max_open == 0 || max_open > max_active) {
-        faults.add(format!("`zones.max_open` is {max_open}, but open zones are active, of which `zones.max_active` allows {max_active}: set it to 1 to {max_active}"));
+        faults.add(format!("`zones.max_open` is {max_open}, but open zones count as active, and `zones.max_active` is {max_active}: set it to 1 to {max_active}"));
     }
     if write_buffers > 0 && settings.cache.size_kb == 0 {
         faults.add(format!("`zones.write_buffers` is {write_buffers}, but the device has no RAM for written data: set cache.size_kb, or leave it out"));
     }
     if write_buffers > 0 && settings.cache.policy == CachePolicy::BlockLru {
-        faults.add("`cache.policy` = \"block_lru\" mixes the data of zones, but `zones.write_buffers` are of a zone each: set it to \"lru\"");
+        faults.add("`cache.policy` = \"block_lru\" mixes the data of zones, but each of the `zones.write_buffers` is for one zone: set it to \"lru\"");
     }
     let scheme = settings.mapping.scheme.as_str();
     if scheme != "page" {
-        faults.add(format!("`mapping.scheme` is \"{scheme}\", but zones are a map of their own: set it to \"page\", which the conventional zones have"));
+        faults.add(format!("`mapping.scheme` is \"{scheme}\", but zones have their own map: set it to \"page\", which the conventional zones use"));
     }
     if settings.slc.mode != SlcMode::Region {
-        faults.add("`slc.mode` must be \"region\" with zones: blocks in SLC mode hold the conventional zones, and pages that a flush cuts short");
+        faults.add("`slc.mode` must be \"region\" with zones: blocks in SLC mode hold the conventional zones, and data that a flush writes before it fills a page");
     }
     if settings.geometry.block_groups.len() > 1 {
         faults.add("`geometry.block_groups` has several groups, but zones need one kind of block");
     }
     if settings.controller.scheduling == Scheduling::ReadFirst {
-        faults.add("`controller.scheduling` = \"read_first\" lets writes wait out of their order, which zones must keep: set it to \"fifo\"");
+        faults.add("`controller.scheduling` = \"read_first\" changes the order of writes, which zones must keep: set it to \"fifo\"");
     }
     if settings.cache.lies == Lie::LateTrim {
         faults.add(
@@ -51,7 +51,7 @@ pub(super) fn faults(settings: &Settings, faults: &mut Faults) {
         );
     }
     if settings.wear.levelling == Levelling::Static {
-        faults.add("`wear.levelling` = \"static\" moves data, but that of zones stays where the host wrote it: set it to \"dynamic\"");
+        faults.add("`wear.levelling` = \"static\" moves data, but the data of zones stays where the host wrote it: set it to \"dynamic\"");
     }
 }
 

@@ -96,7 +96,7 @@ fn contradictions_and_impossible_values_are_refused() {
             ],
             "at most",
         ),
-        (&[("mapping.unit_kb", "8")], "must fit a page"),
+        (&[("mapping.unit_kb", "8")], "must fit into a page"),
         (&[("geometry.block_groups.0.program_us", "nan")], "must be 0 to 100,000,000"),
         (&[("geometry.block_groups.0.program_us", "-1")], "must be 0 to 100,000,000"),
         (&[("timing.same_offset", "true"), ("timing.parallelism", "none")], "multi-plane"),
@@ -121,17 +121,20 @@ fn contradictions_and_impossible_values_are_refused() {
         (&[("features.packed_writes", "1")], "2 to 63"),
         (
             &[("host.packed_writes", "8"), ("features.packed_writes", "4"), ("controller.queue_depth", "1")],
-            "the device takes 4",
+            "the device accepts 4",
         ),
         (
             &[("host.kernel", "linux_5.10"), ("host.packed_writes", "8"), ("controller.queue_depth", "1")],
-            "packs nothing",
+            "packs no commands",
         ),
         (
             &[("host.kernel", "linux_4.9"), ("host.packed_reads", "8"), ("controller.queue_depth", "1")],
-            "no Linux packs reads",
+            "no version of Linux packs reads",
         ),
-        (&[("host.kernel", "linux_3.10"), ("controller.queue_depth", "32")], "knows no command queue"),
+        (
+            &[("host.kernel", "linux_3.10"), ("controller.queue_depth", "32")],
+            "does not support command queues",
+        ),
         (&[("host.kernel", "3.10")], "linux_3.10, linux_4.9"),
         (&[("host.merge_max_kb", "512"), ("controller.queue_depth", "0")], "queue_depth"),
         (&[("host.merge_max_kb", "2"), ("controller.queue_depth", "1")], "4 to"),

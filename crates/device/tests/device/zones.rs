@@ -65,12 +65,8 @@ fn a_write_elsewhere_is_refused_with_zone_write_pointer_and_sector() {
     let start = zones(&device)[2].start;
     write(&mut device, 0, start, 64).unwrap();
     for (sector, sectors, said) in [
-        (
-            start,
-            8,
-            format!("zone 3 is written in order, and its write pointer stands at sector {}", start + 64),
-        ),
-        (start + 128, 8, format!("write pointer stands at sector {}", start + 64)),
+        (start, 8, format!("zone 3 is written in order, and its write pointer is at sector {}", start + 64)),
+        (start + 128, 8, format!("write pointer is at sector {}", start + 64)),
         (start + 64, 328, format!("the write leaves zone 3, which ends before sector {}", start + 384)),
         (start + 64, 7, "whole blocks of 8 sectors".to_owned()),
         (380, 8, "leaves the conventional zones".to_owned()),
@@ -82,7 +78,7 @@ fn a_write_elsewhere_is_refused_with_zone_write_pointer_and_sector() {
     assert_eq!(zones(&device)[2].state, ZoneState::Full);
     assert!(write(&mut device, 3, start + 64, 8).unwrap_err().contains("zone 3 is full"));
     let discard = Command::new(Nanos::from_micros(4), Op::Discard, start, 8);
-    assert!(device.submit(&discard, &mut Quiet).unwrap_err().to_string().contains("all of its 384 sectors"));
+    assert!(device.submit(&discard, &mut Quiet).unwrap_err().to_string().contains("all 384 sectors of each"));
     // Conventional zones are written at any address, also in parts of a block.
     write(&mut device, 5, 100, 3).unwrap();
     write(&mut device, 6, 8, 8).unwrap();
@@ -216,7 +212,7 @@ fn a_cut_before_a_page_is_programmed_loses_none_of_its_flushed_units_though_thei
 #[test]
 fn what_means_nothing_with_zones_is_refused() {
     for (settings, said) in [
-        (&[("mapping.scheme", "dftl")][..], "zones are a map of their own"),
+        (&[("mapping.scheme", "dftl")][..], "zones have their own map"),
         (&[("wear.levelling", "static")], "stays where the host wrote it"),
         (&[("slc.mode", "cache")], "`slc.mode` must be \"region\""),
         (&[("controller.scheduling", "read_first"), ("cache.size_kb", "0")], "set it to \"fifo\""),

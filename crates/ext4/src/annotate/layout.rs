@@ -34,7 +34,7 @@ pub(super) struct Layout {
 pub(super) fn check(superblock: &Superblock, size: u64) -> emmclab_base::Result<()> {
     superblock.check_groups(size)?;
     if superblock.groups() > MOST_GROUPS {
-        let problem = format!("{} block groups, at most {MOST_GROUPS} are followed", superblock.groups());
+        let problem = format!("{} block groups, at most {MOST_GROUPS} are supported", superblock.groups());
         return Err(Structure::Superblock.unsupported(OFFSET + 0x20, problem));
     }
     Ok(())

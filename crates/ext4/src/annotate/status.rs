@@ -60,7 +60,7 @@ impl fmt::Display for Status {
             Self::JournalElsewhere => "the journal is on another device",
             Self::JournalDamaged => "the journal is damaged",
             Self::JournalUnsupported => "the journal has unknown features",
-            Self::Recovering => "the log of an earlier run is to be replayed",
+            Self::Recovering => "the log of an earlier mount must be replayed",
             Self::Following => "ext4 with a journal",
         })
     }

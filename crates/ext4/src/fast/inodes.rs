@@ -107,7 +107,7 @@ impl Replayer<'_> {
         }
         self.mark_inode(number, true)?;
         let Some(inode) = self.live(number)? else {
-            let problem = "a fast commit holds an inode that no name leads to: Linux does not mount this";
+            let problem = "a fast commit contains an inode that has no name: Linux does not mount this";
             let offset = self.files.inode_place(number)?;
             return Err(Structure::Inode(number).fault(offset, problem));
         };

@@ -114,7 +114,7 @@ impl Replayer<'_> {
     }
 
     fn in_inode(inode: &Inode) -> emmclab_base::Error {
-        let problem = "fast commits change a directory whose names stand in the inode";
+        let problem = "fast commits change a directory whose names are stored in the inode";
         Structure::Directory(inode.number()).unsupported(inode.offset, problem)
     }
 

@@ -56,7 +56,7 @@ impl Scan {
             let (Some(tag), Some(value)) = (tag, bytes.get(at + HEAD..at + HEAD + length)) else {
                 let (number, length) = (le16(bytes, at), length);
                 return end(format!(
-                    "no fast commit is whole before record {number} of {length} bytes, which is none: Linux does not mount this"
+                    "no fast commit is complete before record {number} of {length} bytes, which is not valid: Linux does not mount this"
                 ));
             };
             match tag {

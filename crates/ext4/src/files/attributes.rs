@@ -72,11 +72,11 @@ impl<B: Blocks> Filesystem<B> {
         out: &mut Vec<Attribute>,
     ) -> Result<()> {
         while bytes.len() >= at + 4 && le32(bytes, at) != 0 {
-            let beyond = || structure.fault(offset + at as u64, "an entry goes beyond the end");
+            let beyond = || structure.fault(offset + at as u64, "an entry extends beyond the end");
             let head = bytes.get(at..at + ENTRY).ok_or_else(beyond)?;
             let (length, index) = (usize::from(head[0]), usize::from(head[1]));
             if le32(head, 4) != 0 {
-                return Err(structure.unsupported(offset + at as u64, "a value lies in an inode of its own"));
+                return Err(structure.unsupported(offset + at as u64, "a value is stored in its own inode"));
             }
             let name = bytes.get(at + ENTRY..at + ENTRY + length).ok_or_else(beyond)?;
             let (from, size) = (usize::from(le16(head, 2)), le32(head, 8) as usize);

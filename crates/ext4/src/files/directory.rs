@@ -219,7 +219,7 @@ impl<B: Blocks> Filesystem<B> {
                 || used > length
             {
                 let problem = format!(
-                    "an entry of {length} bytes with a name of {name_length}, where {} bytes are left",
+                    "an entry of {length} bytes with a name of {name_length}, but {} bytes are left",
                     rest.len()
                 );
                 return Err(structure.fault(offset + at as u64, problem));

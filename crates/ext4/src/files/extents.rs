@@ -150,7 +150,7 @@ fn check(bytes: &[u8], structure: Structure, offset: u64, depth: Option<u16>) ->
         let at = EXTENT_BYTES * entry;
         let key = u64::from(le32(bytes, at));
         if key < free {
-            return fault(at, format!("key {key} of an extent where at least {free} is expected"));
+            return fault(at, format!("key {key} of an extent, but at least {free} is expected"));
         }
         let length = if header.depth == 0 { le16(bytes, at + 4) } else { 1 };
         if length == 0 {

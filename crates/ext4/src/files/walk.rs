@@ -220,10 +220,10 @@ impl<B: Blocks> Walker<'_, B> {
         let twice = *word & mask != 0;
         *word |= mask;
         if twice {
-            self.fault(
-                structure
-                    .fault(offset, format!("block {block} is part of another file, or twice of this one")),
-            );
+            self.fault(structure.fault(
+                offset,
+                format!("block {block} is also part of another file, or used twice by this one"),
+            ));
         }
     }
 

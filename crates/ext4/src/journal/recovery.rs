@@ -94,7 +94,7 @@ impl Recovery {
             return self.replay_log(disk, disk, &location, &filesystem);
         }
         if filesystem.superblock().journal_uuid != [0; 16] {
-            let problem = "the journal lies on another device";
+            let problem = "the journal is on another device";
             let hint = "name the journal device";
             return Err(Structure::Superblock
                 .unsupported(crate::superblock::OFFSET + 0xD0, problem)
@@ -290,7 +290,7 @@ impl Recovery {
             let revoked = log.format.revoked(&self.buffer);
             if revoked.is_overlong() {
                 let offset = log.location.offset(at.block).unwrap_or_default();
-                let problem = "the revoke block says that it uses more bytes than it has";
+                let problem = "the revoke block states that it uses more bytes than it has";
                 return Err(Structure::JournalBlock(at.block).fault(offset + 12, problem));
             }
             for block in revoked {
@@ -359,8 +359,10 @@ impl Log<'_> {
     }
 
     fn outside(&self, block: u64) -> Error {
-        let problem =
-            format!("a transaction leads behind the end of the journal of {} blocks", self.superblock.blocks);
+        let problem = format!(
+            "a transaction refers to a block after the end of the journal of {} blocks",
+            self.superblock.blocks
+        );
         Structure::JournalBlock(block).fault(0, problem)
     }
 

@@ -159,12 +159,21 @@ impl JournalSuperblock {
             );
         }
         if out.first == 0 || out.first >= out.end {
-            return fault(0x14, format!("the log is to start at block {} of {}", out.first, out.end));
+            return fault(
+                0x14,
+                format!(
+                    "the first block of the log is {}; it must be 1 or more and below {}",
+                    out.first, out.end
+                ),
+            );
         }
         if out.start >= out.blocks {
             return fault(
                 0x1C,
-                format!("the first transaction is to start at block {} of {}", out.start, out.blocks),
+                format!(
+                    "the first transaction starts at block {}, but the journal has {} blocks",
+                    out.start, out.blocks
+                ),
             );
         }
         Ok(out)

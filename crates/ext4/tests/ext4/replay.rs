@@ -290,7 +290,7 @@ fn a_fast_commit_that_is_not_whole_is_refused_as_by_linux_and_older_ones_are_ign
         match Recovery::new().replay(&image) {
             Err(error) => {
                 assert!(refused, "{error}");
-                assert!(error.to_string().contains("no fast commit is whole"), "{error}");
+                assert!(error.to_string().contains("no fast commit is complete"), "{error}");
             }
             Ok(replayed) => {
                 assert!(!refused);

@@ -80,7 +80,7 @@ impl Fat32 {
     pub fn new(number: u16, mount: &Mount) -> Result<Self> {
         let kb = mount.options.cluster_kb.unwrap_or(default_cluster(mount.sectors));
         if !kb.is_power_of_two() || !(4..=64).contains(&kb) {
-            return Err(Error::new(Kind::Config, "not a size of clusters of this model of FAT32")
+            return Err(Error::new(Kind::Config, "not a cluster size of this model of FAT32")
                 .of_field("cluster_kb", 0, kb.to_string().as_bytes())
                 .hint("use 4, 8, 16, 32 or 64"));
         }

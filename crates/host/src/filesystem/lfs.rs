@@ -74,7 +74,7 @@ impl Lfs {
     pub fn new(number: u16, mount: &Mount) -> Result<Self> {
         let kb = mount.options.segment_kb.unwrap_or(2048);
         if !kb.is_power_of_two() || !(64..=65_536).contains(&kb) {
-            return Err(Error::new(Kind::Config, "not a size of segments")
+            return Err(Error::new(Kind::Config, "not a segment size")
                 .of_field("segment_kb", 0, kb.to_string().as_bytes())
                 .hint("use a power of two from 64 to 65536"));
         }

@@ -47,7 +47,7 @@ impl Yaffs2 {
     pub fn new(number: u16, mount: &Mount) -> Result<Self> {
         let kb = mount.options.segment_kb.unwrap_or(128);
         if !kb.is_power_of_two() || !(16..=4096).contains(&kb) {
-            return Err(Error::new(Kind::Config, "not a size of erase blocks")
+            return Err(Error::new(Kind::Config, "not a size of an erase block")
                 .of_field("segment_kb", 0, kb.to_string().as_bytes())
                 .hint("use a power of two from 16 to 4096"));
         }

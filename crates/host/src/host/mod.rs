@@ -137,7 +137,7 @@ impl Host {
     /// nothing is changed.
     pub fn begin(&mut self, caller: CallerId, now: Nanos, operation: &FileOp) -> Result<()> {
         if self.busy.contains(&caller) {
-            return Err(Error::new(Kind::Value, "the caller has an operation under way")
+            return Err(Error::new(Kind::Value, "the caller has an operation in progress")
                 .of_field("caller", 0, caller.0.to_string().as_bytes())
                 .hint("wait until it has finished"));
         }
@@ -339,7 +339,7 @@ fn check_mounts(mounts: &[Mount]) -> Result<()> {
         };
         if let Some(other) = mounts[..number].iter().position(meets) {
             let problem = format!("mount {number} overlaps mount {other}");
-            return fault("first_sector", first, problem, "give each mount sectors of its own");
+            return fault("first_sector", first, problem, "give each mount its own sectors");
         }
     }
     Ok(())

@@ -115,7 +115,7 @@ impl Host {
     fn usable(&self, file: FileId) -> Result<u32> {
         let inode = self.names.inode(file)?;
         if self.core.cache.inode(inode).making {
-            return Err(fault("the file is being made by another caller", file).hint("open it first"));
+            return Err(fault("the file is being created by another caller", file).hint("open it first"));
         }
         Ok(inode)
     }

@@ -352,7 +352,7 @@ fn an_operation_that_cannot_be_is_refused_and_changes_nothing() {
     bench.perform(&FileOp::Append { file: FILE, bytes: 4096 });
     bench.begin(CallerId(1), &fsync(FILE)).unwrap();
     let error = bench.begin(CallerId(1), &fsync(FILE)).unwrap_err();
-    assert!(error.to_string().contains("under way"), "{error}");
+    assert!(error.to_string().contains("in progress"), "{error}");
     bench.drain();
 }
 

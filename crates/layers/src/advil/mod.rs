@@ -126,7 +126,7 @@ impl Layer for Advil {
 
     fn recover(&mut self, disks: &mut dyn ReadAt) -> io::Result<()> {
         if self.shape.header == 0 {
-            return Err(io::Error::other("this layer was set up without recovery; what was logged is lost"));
+            return Err(io::Error::other("this layer was set up without recovery; the logged data is lost"));
         }
         self.read_back(disks)
     }

@@ -14,7 +14,7 @@ use crate::size::Size;
 pub struct AdvilSettings {
     /// Size of the reserved area, half of it for each section.
     pub reserved: Size,
-    /// Whether the reserved area lies on the second device.
+    /// Whether the reserved area is on the second device.
     pub second_device: bool,
     /// Where the reserved area begins; by default at the end of the same device, or at the start of the second one.
     pub reserved_at: Option<Size>,
@@ -28,19 +28,19 @@ pub struct AdvilSettings {
     pub clustered_block: Size,
     /// Holes in a clustered page are filled when it is moved to the original area.
     pub page_padding: bool,
-    /// Holes in a clustered block are filled where enough of it is dirty.
+    /// Holes in a clustered block are filled if enough of it is dirty.
     pub block_padding: bool,
     /// Dirty clustered pages in a clustered block above which it is filled; by default half of its pages.
     #[schemars(extend("unit" = "clustered pages"))]
     pub block_padding_over: Option<u32>,
-    /// Distance of two holes up to which the mover reads them with one command, and what lies between them unused: about what
-    /// the device reads in order in the time of one more command. 0 reads each hole by itself; by default a clustered page.
+    /// Maximum distance between two holes that the mover reads with one command; it ignores the data between them. About the amount that
+    /// the device reads sequentially in the time of one more command. 0 reads each hole separately; by default a clustered page.
     pub read_through: Option<Size>,
     /// The data that stays in the reserved area.
     pub hot: HotPolicy,
     /// The data that counts as invalidated (`paper`): more of it than the hot region holds makes the region grow, less makes it shrink.
-    /// `pages`: clustered pages written more than once, and each page that stays takes a whole one of the region; `data`:
-    /// bytes of logged data overwritten in the log, and pages that stay take their logged bytes.
+    /// `pages`: clustered pages written more than once; each page that stays uses a whole clustered page of the region. `data`:
+    /// bytes of logged data overwritten in the log; each page that stays uses only its logged bytes.
     pub hot_invalidated: Invalidated,
     /// First size of the hot region in percent of a section; the largest for `rewritten`.
     pub hot_start_pct: u32,
@@ -50,7 +50,7 @@ pub struct AdvilSettings {
     pub hot_most_pct: u32,
     /// When the mover works.
     pub mover: Mover,
-    /// Log records describe themselves, so that nothing flushed is lost at a cut of power.
+    /// Log records describe themselves, so that no flushed data is lost in a power cut.
     pub recovery: bool,
     /// With recovery, how much is logged from one checkpoint of the map to the next, so that recovery need not read the
     /// whole reserved area; 0 for none, by default an eighth of the reserved area.
@@ -87,10 +87,10 @@ pub enum Invalidated {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Mover {
-    /// From the switch of sections on, beside the requests.
+    /// From the switch of sections on, concurrently with requests.
     #[default]
     Thread,
-    /// While no request is in flight, or when a request is deferred for want of room.
+    /// While no request is in flight, or when a request is deferred because there is no space.
     Idle,
 }
 
@@ -213,7 +213,7 @@ impl AdvilSettings {
         need(
             start <= most && step <= most && most <= 100,
             format!(
-                "`hot_start_pct` is {start}, `hot_step_pct` {step}, `hot_most_pct` {most}; the largest must be at least the \
+                "`hot_start_pct` is {start}, `hot_step_pct` {step}, `hot_most_pct` {most}; the last must be at least the \
                  others and at most 100"
             ),
         );
@@ -230,7 +230,7 @@ impl AdvilSettings {
         need(
             interval.0 == 0 || (aligned(interval) && interval.0 >= least && interval.0 <= reserved.0),
             format!(
-                "`checkpoint` is {interval}; it must be 0 or a multiple of 4KB, from a small write and 4KB ({}) to the \
+                "`checkpoint` is {interval}; it must be 0, or a multiple of 4KB from `small` plus 4KB ({}) to the \
                  reserved area ({reserved})",
                 Size(least)
             ),
@@ -244,14 +244,16 @@ impl AdvilSettings {
         need(
             log >= small.0.saturating_add(ALIGN),
             format!(
-                "the log region is {log} bytes beside the largest hot region; a small write of {small} must fit"
+                "the largest hot region leaves {log} bytes for the log region; a small write of {small} must fit"
             ),
         );
         let pages = if whole { block.0 / page.0 } else { 1 };
         let fill_over = self.block_padding_over.unwrap_or((pages / 2) as u32);
         need(
             self.block_padding_over.is_none() || !self.block_padding || u64::from(fill_over) < pages,
-            format!("`block_padding_over` is {fill_over}; a clustered block has {pages} clustered pages"),
+            format!(
+                "`block_padding_over` is {fill_over}; it must be less than the {pages} clustered pages of a clustered block"
+            ),
         );
 
         let size = if self.second_device { below.second } else { Some(below.main) };
@@ -270,7 +272,7 @@ impl AdvilSettings {
         need(
             first.saturating_add(reserved.sectors()) <= size,
             format!(
-                "`reserved` ends behind the device: {reserved} from {at} on, of {}",
+                "`reserved` ends after the end of the device: {reserved} from {at} on, of {}",
                 Size(size.saturating_mul(512))
             ),
         );

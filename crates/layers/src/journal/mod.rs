@@ -52,7 +52,7 @@ pub use settings::JournalSettings;
 
 pub(crate) const KIND: Kind = Kind {
     name: "journal",
-    about: "knows the journal of ext4: what a commit asks of the device, and how much of that can be saved",
+    about: "writes the commits of an ext4 journal in other ways, to measure what they cost and how much can be saved",
     build,
     settings: settings_of::<JournalSettings>,
 };

@@ -9,16 +9,16 @@ use serde::{Deserialize, Serialize};
 pub enum Mode {
     /// As the file system asks: a flush before each commit, and a durable commit block.
     Legacy,
-    /// Nothing is made durable: flushes and flags are dropped. Unsafe; the control.
+    /// Nothing is made durable: flushes and flags are dropped. Unsafe; for comparison only.
     NoBarrier,
-    /// Blocks of the journal are not written. Unsafe; the ideal that the others are measured by.
+    /// Blocks of the journal are not written. Unsafe; the ideal that the others are compared with.
     NoJournal,
     /// The blocks that a commit needs are written durably (forced programming), and the commit block as a reliable write.
-    /// The cache is flushed only where something else has to be durable.
+    /// The cache is flushed only if other data must be durable, too.
     OrderedFua,
-    /// Of a logged block, the sectors that changed go into the layer's own log.
+    /// Only the changed sectors of a logged block are written, into the layer's own log.
     Delta,
-    /// A transaction goes into the layer's own log by one write, its commit block with it.
+    /// A transaction and its commit block go into the layer's own log with one write.
     Packed,
     /// `ordered_fua`, `delta` and `packed` together.
     #[default]

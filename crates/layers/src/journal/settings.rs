@@ -46,7 +46,7 @@ impl JournalSettings {
         let area = Area { first: 0, segment };
         let Some(first) = below.main.checked_sub(area.sectors()).filter(|first| *first > 0) else {
             return fault(
-                format!("layer `journal`: its log of {} takes all of the device", self.log),
+                format!("layer `journal`: its log of {} uses all of the device", self.log),
                 "use a smaller log, as --set journal.log=16MB",
             );
         };

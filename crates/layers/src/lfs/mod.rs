@@ -49,7 +49,7 @@ use table::Table;
 
 pub(crate) const KIND: Kind = Kind {
     name: "lfs",
-    about: "a log of segments, as zones want it: nothing is written in place, and what is alive is moved out of old segments",
+    about: "writes a log of segments, as zones need it: nothing is written in place, and live data is moved out of old segments",
     build,
     settings: settings_of::<LfsSettings>,
 };

@@ -22,20 +22,20 @@ const LONGEST: u64 = 32 << 11;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct LfsSettings {
-    /// Size of a segment, a multiple of 4 KB, and of the erase unit or a part of it; by default the fewest erase units that make 2 MB,
-    /// halved until the disk holds 64. On a zoned device a segment is a zone, and this is not given.
+    /// Size of a segment: a multiple of 4 KB, and a multiple or a divisor of the erase unit; by default the fewest erase units that make
+    /// 2 MB, halved until the disk holds 64 segments. On a zoned device a segment is a zone, and this setting is left out.
     pub segment: Option<Size>,
-    /// Logs for data, each with an open segment: one for what cleaning moves, the others by how often a block was rewritten since it was
-    /// moved last. One more takes the records.
+    /// Logs for data, each with an open segment: one for blocks that cleaning moves, the others for blocks by how often they were rewritten
+    /// since they were last moved. One more log holds the records.
     #[schemars(extend("unit" = "logs, 2 to 5"))]
     pub logs: u32,
-    /// Share of the disk that is not offered above, so that cleaning finds segments with little alive.
+    /// Share of the disk that is not part of the capacity, so that cleaning finds segments with few live blocks.
     pub spare_pct: u32,
-    /// Which segment is cleaned while requests wait for room or soon will.
+    /// Which segment is cleaned while requests wait for space or soon will.
     pub pressed: Cleaning,
     /// Which segment is cleaned while no request is in flight.
     pub idle: Cleaning,
-    /// Share of the spare segments that are free, below which cleaning goes on beside requests.
+    /// Share of the spare segments that are free, below which cleaning runs concurrently with requests.
     pub low_pct: u32,
     /// The same for cleaning while no request is in flight.
     pub idle_pct: u32,
@@ -43,7 +43,7 @@ pub struct LfsSettings {
     pub step: Size,
     /// Data logged from one checkpoint to the next.
     pub checkpoint: Size,
-    /// Whether blocks that were never written are read from the disk, so that they take its time, before they come as zeros.
+    /// Whether reads of blocks that were never written also read the disk, which takes time, before they return zeros.
     pub read_unwritten: bool,
 }
 
@@ -114,7 +114,7 @@ impl LfsSettings {
         need(
             low_pct <= idle_pct && idle_pct <= 100,
             format!(
-                "`low_pct` is {low_pct} and `idle_pct` {idle_pct}; the first must not be more, the second at most 100"
+                "`low_pct` is {low_pct} and `idle_pct` {idle_pct}; the first must not be greater than the second, the second at most 100"
             ),
         );
         for (name, size) in [("step", step), ("checkpoint", checkpoint)] {
@@ -129,7 +129,7 @@ impl LfsSettings {
             need(
                 limit.is_none_or(|limit| open <= limit),
                 format!(
-                    "{logs} logs and one of records need {open} open zones, but the device allows {}: set `logs` to fewer",
+                    "{logs} logs and the log of records need {open} open zones, but the device allows {}: set `logs` to fewer",
                     limit.unwrap_or(0)
                 ),
             );
@@ -203,7 +203,7 @@ impl LfsSettings {
             need(
                 self.segment.is_none() || size.is_multiple_of(unit) || unit.is_multiple_of(size.max(1)),
                 format!(
-                    "`segment` is {}; it must be a multiple of the erase unit, {}, or a part of it without rest",
+                    "`segment` is {}; it must be a multiple or a divisor of the erase unit, {}",
                     Size(size * 512),
                     Size(unit * 512)
                 ),
@@ -244,7 +244,7 @@ impl LfsSettings {
         );
         need(
             count * segment <= MOST_BLOCKS,
-            format!("the disk holds {} of log; 4TB is the most", Size(count * segment * 4096)),
+            format!("the log would have {}; the maximum is 4TB", Size(count * segment * 4096)),
         );
         Some(Place {
             segments: count as u32,

@@ -39,7 +39,7 @@ use write_back::WriteBack;
 
 pub(crate) const KIND: Kind = Kind {
     name: "nvm-buffer",
-    about: "a small non-volatile buffer takes writes and flushes, and writes back in the order of addresses",
+    about: "collects writes in a small non-volatile buffer, where they are durable, and writes them back in address order",
     build,
     settings: settings_of::<NvmBufferSettings>,
 };

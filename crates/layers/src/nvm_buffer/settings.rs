@@ -14,18 +14,18 @@ use crate::size::Size;
 pub struct NvmBufferSettings {
     /// Size of the buffer, a multiple of 4 KB; by default the whole second device, or 16 MB of the device itself.
     pub size: Option<Size>,
-    /// Whether the buffer lies on the second device; else at the end of the device itself.
+    /// Whether the buffer is on the second device; else it is at the end of the device itself.
     pub second_device: bool,
-    /// Longest write that goes to the buffer; longer ones go past it.
+    /// Longest write that goes to the buffer; longer ones bypass it.
     pub longest: Size,
     /// Share of the buffer above which data is written back while requests are served.
     pub high_pct: u32,
-    /// Share of the buffer down to which data is written back: above `high_pct` at once, above halfway to it while no request is in
+    /// Share of the buffer at which write-back ends. It begins above `high_pct`, and above halfway between both while no request is in
     /// flight.
     pub low_pct: u32,
-    /// Longest run of neighbours that is written back at once.
+    /// Longest run of consecutive sectors that is written back with one command.
     pub run: Size,
-    /// Runs that are written back beside each other.
+    /// Runs that are written back concurrently.
     #[schemars(extend("unit" = "runs"))]
     pub depth: u32,
 }
@@ -87,7 +87,7 @@ impl NvmBufferSettings {
             !is_known || size.0.is_multiple_of(ALIGN) && size.0 < 1 << 40,
             format!("`size` is {size}; it must be a multiple of 4KB, and less than 1024GB"),
         );
-        need(size <= whole, format!("`size` is {size}; the disk that it lies on has {whole}"));
+        need(size <= whole, format!("`size` is {size}; its disk has {whole}"));
         need(
             longest.0 > 0 && longest.0.is_multiple_of(512),
             format!("`longest` is {longest}; it must be a multiple of 512 bytes"),
@@ -105,12 +105,12 @@ impl NvmBufferSettings {
         need(
             low_pct < high_pct && high_pct <= 100,
             format!(
-                "`low_pct` is {low_pct} and `high_pct` {high_pct}; the first must be less, the second at most 100"
+                "`low_pct` is {low_pct} and `high_pct` {high_pct}; the first must be less than the second, the second at most 100"
             ),
         );
         need((1..=1024).contains(&depth), format!("`depth` is {depth}; it must be 1 to 1024"));
         let capacity = if second_device { below.main } else { below.main.saturating_sub(size.sectors()) };
-        need(capacity > 0, "nothing of the device is left beside the buffer".to_owned());
+        need(capacity > 0, "the buffer leaves no space on the device".to_owned());
         if let Some((first, more)) = faults.split_first() {
             let problem = if more.is_empty() {
                 format!("layer `{layer}`: {first}")

@@ -153,7 +153,7 @@ fn without_requests_write_back_begins_halfway_between_the_marks_and_ends_at_the_
 fn impossible_buffers_are_refused() {
     for (key, value, said) in [
         ("size", "6KB", "multiple of 4KB"),
-        ("size", "4GB", "the disk that it lies on"),
+        ("size", "4GB", "its disk has"),
         ("size", "8KB", "or more"),
         ("longest", "0", "multiple of 512"),
         ("longest", "1GB", "or more"),

@@ -17,10 +17,10 @@ fn each_by_itself() {
     for (key, value, said) in [
         ("reserved", "4MB", "two clustered blocks"),
         ("reserved", "8193KB", "multiple of 8KB"),
-        ("reserved", "4GB", "ends behind the device"),
+        ("reserved", "4GB", "ends after the end of the device"),
         ("reserved", "many", "is not a size"),
         ("reserved_at", "1KB", "multiple of 4KB"),
-        ("reserved_at", "2000MB", "ends behind the device"),
+        ("reserved_at", "2000MB", "ends after the end of the device"),
         ("original", "1900MB", "overlap"),
         ("original", "3000MB", "within the device"),
         ("original", "0", "within the device"),
@@ -47,7 +47,7 @@ fn each_by_itself() {
     }
     for value in ["4KB", "17KB", "512MB"] {
         let text = refusal(LayerConfig::named("advil").with("recovery", "true").with("checkpoint", value));
-        assert!(text.contains("from a small write"), "{value}: {text}");
+        assert!(text.contains("from `small` plus 4KB"), "{value}: {text}");
     }
     let text = refusal(LayerConfig::named("ressd").with("hot", "paper"));
     assert!(text.contains("unknown setting `hot`"), "{text}");
@@ -112,7 +112,7 @@ fn of_the_layer_below_a_journal() {
     for (key, value, said) in [
         ("mode", "fast", "unknown variant"),
         ("log", "64KB", "too small"),
-        ("log", "2GB", "takes all of the device"),
+        ("log", "2GB", "uses all of the device"),
         ("log", "64TB", "too large"),
     ] {
         let refused = refusal(LayerConfig::named("journal").with(key, value));
@@ -132,10 +132,10 @@ fn a_log_that_does_not_fit_its_disk_is_refused() {
     for (below, key, value, said) in [
         (plain, "logs", "1", "it must be 2 to 5"),
         (plain, "spare_pct", "0", "it must be 1 to 50"),
-        (plain, "low_pct", "60", "the first must not be more"),
+        (plain, "low_pct", "60", "the first must not be greater"),
         (plain, "step", "5000", "multiple of 4KB"),
         (plain, "checkpoint", "0", "multiple of 4KB"),
-        (plain, "segment", "3MB", "multiple of the erase unit, 4MB, or a part of it"),
+        (plain, "segment", "3MB", "multiple or a divisor of the erase unit, 4MB"),
         (plain, "segment", "512MB", "there must be 18 or more"),
         (plain, "segment", "many", "is not a size"),
         (zoned(zones), "segment", "2MB", "a segment is a zone"),

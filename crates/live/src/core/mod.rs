@@ -207,7 +207,7 @@ impl Core {
             }
             if self.stack.next_event().is_none() && self.stack.open() == open {
                 self.fail(
-                    Error::new(Kind::Config, "a layer holds requests and has nothing to do")
+                    Error::new(Kind::Config, "a layer defers requests but has no work to do")
                         .hint("report this defect of the layer with the settings and the trace"),
                 );
                 self.abandon();

@@ -96,7 +96,7 @@ impl Core {
         if self.clock.pace() != Pace::Free || self.stack.open() > 0 {
             return Err(Error::new(
                 Kind::Config,
-                "layers are drained on a free clock, without requests under way",
+                "layers are drained on a free clock, without requests in progress",
             )
             .hint(hint));
         }

@@ -524,7 +524,7 @@ fn what_zones_do_not_allow_fails_alone_and_the_service_goes_on() {
     let status = device.status();
     assert_eq!(status.failed, 5);
     let first = |rule: &str| status.refused.iter().find(|refusal| refusal.first.contains(rule));
-    assert!(first("write pointer stands at sector 400").is_some(), "{:?}", status.refused);
+    assert!(first("write pointer is at sector 400").is_some(), "{:?}", status.refused);
     assert_eq!(status.refused.iter().map(|refusal| refusal.requests).sum::<u64>(), status.failed);
     assert!(device.broken().is_none());
     assert!(erased(zone as u32).is_ok());

@@ -212,7 +212,7 @@ impl Contents {
                 }
             }
         }
-        Err(Error::new(Kind::Syntax, "the options of the file do not end")
+        Err(Error::new(Kind::Syntax, "the list of options in the file has no end")
             .hint("copy or record the file again: it is damaged"))
     }
 
@@ -252,7 +252,7 @@ impl Contents {
         for name in ["header_page", "header_event"] {
             let found = parser.word()?;
             if found != name {
-                return Err(Error::new(Kind::Syntax, format!("stands where `{name}` should"))
+                return Err(Error::new(Kind::Syntax, format!("is in the place of `{name}`"))
                     .of_field("section", 0, found.as_bytes())
                     .hint("copy or record the file again: it is damaged"));
             }

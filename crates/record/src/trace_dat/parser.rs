@@ -84,7 +84,7 @@ impl<R: Read> Parser<R> {
                 byte => out.push(byte),
             }
         }
-        Err(Error::new(Kind::Syntax, "is not a name: 255 bytes at most are")
+        Err(Error::new(Kind::Syntax, "is not a name: a name has at most 255 bytes")
             .of_field("name", 0, &out)
             .hint("copy or record the file again: it is damaged"))
     }

@@ -90,7 +90,7 @@ impl Remote {
         match status {
             Some(status) if !status.success() => {
                 Error::new(Kind::Io, format!("the command to the recorded machine ended with {status}"))
-                    .hint("try the same connection by hand; the command's own message stands above")
+                    .hint("try the same connection by hand; the command's own message is above")
             }
             _ => error,
         }

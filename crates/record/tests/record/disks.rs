@@ -121,7 +121,7 @@ fn disks_that_come_or_go_are_named_at_the_end() {
         let (_, outcome) = stop(recorder, Vec::new());
         let remarks = outcome.remarks.join("\n");
         assert!(remarks.contains(&format!("{gone} was removed during the recording")), "{remarks}");
-        assert!(remarks.contains(&format!("{} came during the recording", new.name())), "{remarks}");
+        assert!(remarks.contains(&format!("{} was added during the recording", new.name())), "{remarks}");
         assert!(outcome.interrupted.is_none());
     }
 }

@@ -213,7 +213,7 @@ impl Layered {
         if disks.stopped() {
             return Ok(false);
         }
-        Err(Error::new(Kind::Config, "a layer holds requests and has nothing to do")
+        Err(Error::new(Kind::Config, "a layer defers requests but has no work to do")
             .hint("report this defect of the layer with the settings and the trace"))
     }
 
@@ -262,7 +262,7 @@ pub(crate) fn stacked(configs: &[LayerConfig], below: &Below) -> Result<Vec<Box<
     let uses_second = |layer: &dyn Layer| layer.areas().iter().any(|area| area.disk == 1);
     if below.second.is_some() && !layers.iter().any(|layer| uses_second(&**layer)) {
         return Err(Error::new(Kind::Config, "there is a second device, but no layer uses it")
-            .hint("say which one does, as --set advil.second_device=true"));
+            .hint("let a layer use it, as --set advil.second_device=true"));
     }
     Ok(layers)
 }

@@ -94,5 +94,5 @@ fn a_request_beyond_the_device_is_refused() {
     let mut device = ClosedLoop::new(simulation(RUNS[0]));
     let request = Request::new(Nanos(0), Op::Write, Sector(device.sectors()), 8);
     let error = device.submit(Nanos(0), 1, &request, &[]).unwrap_err();
-    assert!(error.to_string().contains("behind the last sector"), "{error}");
+    assert!(error.to_string().contains("after the last sector"), "{error}");
 }

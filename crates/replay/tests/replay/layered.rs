@@ -253,7 +253,10 @@ fn what_cannot_be_is_refused() {
     assert!(refuse(&device(), &[], true).contains("no layer to use it"));
     assert!(refuse(&device(), &[advil()], true).contains("no layer uses it"));
     assert!(refuse(&device(), &[advil().with("second_device", "true")], false).contains("no second device"));
-    assert!(refuse(&device(), &[advil().with("reserved", "2GB")], false).contains("ends behind the device"));
+    assert!(
+        refuse(&device(), &[advil().with("reserved", "2GB")], false)
+            .contains("ends after the end of the device")
+    );
 }
 
 /// Gap in us, operation, place, length, flags.

@@ -38,7 +38,7 @@ fn every_fault_of_every_trace_is_told_at_once_with_its_cure() {
     let words = error.to_string();
     for part in [
         "3 faults",
-        "far.ssdsim: 2 of 4 requests end behind",
+        "far.ssdsim: 2 of 4 requests end after",
         "furthest at 47.68 GB",
         "3 of 4 requests have no recorded completion",
         "complete.txt: 1 of 2",

@@ -120,7 +120,7 @@ impl HostDisk {
             return Ok(path);
         }
         Err(Error::new(Kind::Config, "there is no such partition").in_file(&path).hint(
-            "a loop device shows them on request only; the kernel must know its kind of partition table",
+            "a loop device shows partitions only on request, and the kernel must support its kind of partition table",
         ))
     }
 

@@ -73,7 +73,7 @@ impl Listener {
                     let said = error.to_string();
                     let said = said.split(" (os error").next().unwrap_or_default();
                     Error::new(Kind::Io, format!("cannot listen on {address}: {said}"))
-                        .hint("choose another port; port 0 takes a free one")
+                        .hint("choose another port; port 0 chooses a free one")
                 })?;
                 Ok(Self::Tcp(socket, address))
             }

@@ -137,7 +137,7 @@ impl Negotiation {
     ) -> Result<Option<Session>, Refusal> {
         match kind {
             option::LIST | option::STARTTLS | option::STRUCTURED_REPLY if !data.is_empty() => {
-                return Err((option_reply::ERR_INVALID, "the option takes no data"));
+                return Err((option_reply::ERR_INVALID, "the option accepts no data"));
             }
             option::LIST => list(export, output),
             option::STARTTLS => {

@@ -183,7 +183,7 @@ impl PendingRequests {
         let outcome = completion.outcome.map_err(ReplyError::from).and_then(|data| match pending.reply {
             Reply::Status { .. } => Ok(data),
             _ if data.len() == length => Ok(data),
-            _ => Err(ReplyError::io("the device read another length than it was asked for")),
+            _ => Err(ReplyError::io("the device read a length that differs from the request")),
         });
         match (outcome, &mut pending.reply) {
             (Err(error), _) => pending.error = pending.error.or(Some(error)),

@@ -114,7 +114,7 @@ impl Header {
             self.offset.is_multiple_of(discards) && u64::from(self.length).is_multiple_of(discards);
         if self.has(FAST_ZERO) && (!whole_units || self.has(NO_HOLE) || fua) {
             return Err(ReplyError::not_supported(
-                "only whole discard units become zero faster than by a write",
+                "only whole discard units can be zeroed faster than by a write",
             ));
         }
         Ok(command)

@@ -147,7 +147,7 @@ impl From<Failure> for ReplyError {
             Failure::Invalid => Self::invalid("the device refuses the request as invalid"),
             Failure::NoSpace => Self::no_space("the device or the disk below its image is full"),
             Failure::Io => Self::io("the device is worn out, stopped or without power"),
-            Failure::ReadOnly => Self::not_permitted("the device takes no writes"),
+            Failure::ReadOnly => Self::not_permitted("the device accepts no writes"),
         }
     }
 }

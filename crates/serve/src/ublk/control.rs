@@ -28,7 +28,7 @@ fn ring() -> io::Result<IoUring<Entry128>> {
 
 /// The error if `io_uring` cannot be used.
 pub(super) fn no_ring(error: &io::Error) -> Error {
-    let problem = format!("io_uring, which ublk works by, is not available: {error}");
+    let problem = format!("io_uring, which ublk needs, is not available: {error}");
     Error::new(Kind::Unsupported, problem)
         .hint("set `sysctl kernel.io_uring_disabled` to 0, or 1 for root alone")
 }
@@ -37,7 +37,7 @@ pub(super) fn no_ring(error: &io::Error) -> Error {
 fn absent() -> Error {
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     Error::new(Kind::Unsupported, format!("there is no {PATH}; this kernel is Linux {}", release.trim())).hint(
-        "run `modprobe ublk_drv` as root; it takes Linux 6.0 or later with CONFIG_BLK_DEV_UBLK. A loop device needs neither",
+        "run `modprobe ublk_drv` as root; it needs Linux 6.0 or later with CONFIG_BLK_DEV_UBLK. A loop device needs neither",
     )
 }
 

@@ -76,9 +76,11 @@ fn longest_request(limits: &Limits) -> Result<u32> {
     let longest = u64::from(limits.max_sectors) * SECTOR as u64;
     let longest = longest.min(u64::from(LONGEST_BYTES)) as u32 / PAGE * PAGE;
     if longest == 0 {
-        let problem =
-            format!("the device takes {} sectors at most, and ublk sends whole pages", limits.max_sectors);
-        return Err(Error::new(Kind::Config, problem).hint("give it requests of 8 sectors or more"));
+        let problem = format!(
+            "the device accepts requests of at most {} sectors, but ublk sends whole pages",
+            limits.max_sectors
+        );
+        return Err(Error::new(Kind::Config, problem).hint("let it accept requests of 8 sectors or more"));
     }
     Ok(longest)
 }
@@ -151,7 +153,7 @@ impl Ublk {
         let mut ublk = Self { supervisor, control, device: info.device, queues: Vec::new(), started: true };
         ublk.control
             .set_parameters(info.device, abi::parameters(&limits, info.buffer_bytes.min(buffer_bytes)))
-            .map_err(|errno| refused("take the limits of the device", errno))?;
+            .map_err(|errno| refused("accept the limits of the device", errno))?;
         // The file can be opened only once.
         let path = PathBuf::from(format!("/dev/ublkc{}", info.device));
         let file = Arc::new(appearing(&path, |path| OpenOptions::new().read(true).write(true).open(path))?);
@@ -234,7 +236,7 @@ impl Ublk {
         let problem = held.unwrap_or_else(|| "it is in use".to_owned());
         Error::new(Kind::Io, problem)
             .in_file(&path)
-            .hint("end these processes before the device next time; it is gone for them")
+            .hint("next time, end these processes before you end the device; for them it no longer exists")
     }
 }
 

@@ -124,8 +124,8 @@ impl AccountedRequests {
     /// The note on how the requests were made; `None` if there are none.
     pub(super) fn note(&self) -> Option<String> {
         (self.given > 0).then(|| {
-            "requests are those of block_io_start and block_io_done: what was merged into one after it was made is not in its \
-             length, and queueing and issue are unknown"
+            "requests are those of block_io_start and block_io_done: the length of a request does not include later merges, \
+             and queueing and issue are unknown"
                 .to_owned()
         })
     }

@@ -232,7 +232,7 @@ impl DriverRequests {
             }
         }
         if self.without_length > 0 {
-            parts.push(format!("{} commands tell no length and make no request", self.without_length));
+            parts.push(format!("{} commands have no length and are not requests", self.without_length));
         }
         (!parts.is_empty()).then(|| parts.join("; "))
     }

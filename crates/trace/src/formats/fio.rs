@@ -35,7 +35,7 @@ pub(super) static FORMAT: Format = Format {
     origin: Origin {
         from: "`fio JOB --write_iolog=FILE`",
         gives: &[Column::Device],
-        unknown: "completions: a log says what fio was to do and when; waits of version 2 are added up",
+        unknown: "completions: a log states what fio should do and when; waits of version 2 are added up",
     },
     extensions: &["iolog", "fio"],
     times: Times::Loose,

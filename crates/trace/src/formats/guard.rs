@@ -160,7 +160,7 @@ impl UnitGuard {
         } else if self.highest > MAX_ADDRESS_SECTORS {
             format!("a device of {} or more is absurd", Bytes(self.highest.saturating_mul(SECTOR_BYTES)))
         } else if self.all_like_bytes && self.data >= BYTES_SAMPLE && self.sizes.len() >= BYTES_SIZES {
-            "every size and address is a multiple of 256 KB, as where bytes are taken for sectors".to_owned()
+            "every size and address is a multiple of 256 KB, as if bytes were read as sectors".to_owned()
         } else {
             return Ok(());
         };
@@ -232,7 +232,7 @@ impl UnitGuard {
         choices.retain(|unit| (unit.digits() > self.unit.digits()) == coarser && *unit != self.unit);
         let likely = choices.iter().copied().find(|unit| fits(*unit)).or(choices.last().copied());
         let read_as = self.unit.name();
-        let error = Error::new(Kind::Unit, format!("{problem} where times are in {read_as}"));
+        let error = Error::new(Kind::Unit, format!("{problem} if times are in {read_as}"));
         match (likely, self.times) {
             (Some(unit), Times::Open(_)) => {
                 error.hint(format!("times are probably in {0}: give --time-unit {0}", unit.name()))

@@ -135,7 +135,7 @@ impl Input {
         let no_room = |error: io::Error| {
             let folder = std::env::temp_dir();
             Error::io(&folder, error).hint(
-                "the file is unpacked there to be read: set TMPDIR to a folder with more room, or unpack it",
+                "the file is unpacked into this folder before it is read: set TMPDIR to a folder with more space, or unpack the file yourself",
             )
         };
         let mut copy = tempfile::tempfile().map_err(no_room)?;

@@ -73,7 +73,7 @@ impl LineFormat for Iosnoop {
     }
 
     fn header(&self) -> Header {
-        let note = "iosnoop without -s and -t prints no times: requests are laid one behind the other in order of completion; \
+        let note = "iosnoop without -s and -t prints no times: requests are placed one after the other in order of completion; \
                     addresses, sizes and latencies are as recorded, arrivals and rates are not";
         Header {
             format: FORMAT.name.into(),

@@ -31,7 +31,7 @@ pub(super) static ORACLE_GENERAL: Format = Format {
     origin: Origin {
         from: "libCacheSim and the collections that it publishes as oracleGeneral",
         gives: &[],
-        unknown: "operations (all are reads) and addresses: objects lie in the order of their first use; response times",
+        unknown: "operations (all are reads) and addresses: objects are placed in the order of their first use; response times",
     },
     extensions: &[],
     times: Times::Fixed(TimeUnit::Seconds),
@@ -46,11 +46,11 @@ pub(super) static ORACLE_GENERAL: Format = Format {
 pub(super) static LCS: Format = Format {
     name: "lcs",
     about: "libCacheSim's lcs, versions 1 to 8: objects in a cache",
-    known_by: "its mark in the first 8 bytes",
+    known_by: "its magic number in the first 8 bytes",
     origin: Origin {
         from: "libCacheSim (`tracePrint`, `traceConv`) and the collections that it publishes",
         gives: &[Column::Process],
-        unknown: "addresses: objects lie in the order of their first use; response times",
+        unknown: "addresses: objects are placed in the order of their first use; response times",
     },
     extensions: &[],
     times: Times::Fixed(TimeUnit::Seconds),
@@ -119,7 +119,7 @@ fn open_lcs(input: Input, options: &ReadOptions) -> Result<Box<dyn Source>> {
     if !head.starts_with(&MARK) || head[HEADER_BYTES - MARK.len()..HEADER_BYTES] != MARK {
         return Err(Error::new(
             Kind::Syntax,
-            "the header has no mark at its end: it is of an older layout, or damaged",
+            "the header has no magic number at its end: it is of an older layout, or damaged",
         )
         .at_offset((HEADER_BYTES - MARK.len()) as u64)
         .hint("convert the original trace again with a current traceConv of libCacheSim"));
@@ -183,11 +183,8 @@ impl RecordFormat for Records {
     }
 
     fn header(&self) -> Header {
-        let reads = if self.layout.op_at.is_none() {
-            "; it states no operations: all are taken as reads"
-        } else {
-            ""
-        };
+        let reads =
+            if self.layout.op_at.is_none() { "; it states no operations: all are reads here" } else { "" };
         let (format, clock) = (self.format.into(), "relative".into());
         Header { format, clock, note: Some(format!("{NOTE}{reads}")), ..Header::default() }
     }

@@ -153,7 +153,7 @@ impl<F: LineFormat> LineSource<F> {
                 Err(error.at_line(number).hint(if good {
                     "give --lenient to skip and count bad lines"
                 } else {
-                    "the lines behind it give no request either: check that the file is whole, and of this format \
+                    "the lines after it contain no request either: check that the file is complete, and of this format \
                      (`emmclab formats` lists what can be read)"
                 }))
             }

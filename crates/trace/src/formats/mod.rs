@@ -135,11 +135,14 @@ pub fn by_extension(path: &Path) -> Result<&'static Format> {
     writable().find(|format| format.extensions.contains(&ending.as_str())).ok_or_else(|| {
         let endings: Vec<_> =
             writable().flat_map(|format| format.extensions).map(|ending| format!(".{ending}")).collect();
-        Error::new(Kind::UnknownFormat, format!("`{}` does not name the format to write", path.display()))
-            .hint(format!(
-                "name it with --to, or end the file name in one of: {}; text also with .gz, .zst or .xz behind it",
-                endings.join(", ")
-            ))
+        Error::new(
+            Kind::UnknownFormat,
+            format!("the name `{}` does not determine the format to write", path.display()),
+        )
+        .hint(format!(
+            "name it with --to, or end the file name in one of: {}; text also with .gz, .zst or .xz after it",
+            endings.join(", ")
+        ))
     })
 }
 

@@ -33,7 +33,7 @@ impl<const N: usize> NamedFields<N> {
         if count == self.wanted.len() {
             return Ok(found);
         }
-        let problem = format!("has {count} fields where the heading has {}", self.wanted.len());
+        let problem = format!("has {count} fields, but the heading has {}", self.wanted.len());
         Err(Error::new(Kind::Syntax, problem).of_field("line", count as u64, b""))
     }
 }

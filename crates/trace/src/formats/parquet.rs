@@ -43,12 +43,12 @@ use crate::source::{Extent, Progress, Source};
 
 pub(super) static FORMAT: Format = Format {
     name: "parquet",
-    about: "Apache Parquet in the columns of this laboratory; the format to keep traces in",
+    about: "Apache Parquet with the columns of emmclab; the format to store traces in",
     known_by: "`PAR1` in the first 4 bytes",
     origin: Origin {
         from: "`emmclab record` and `emmclab convert TRACE x.parquet`; or any program that writes these columns (pandas, polars, DuckDB, Spark)",
         gives: &Column::ALL_OPTIONAL,
-        unknown: "what the recording did not hold",
+        unknown: "everything that was not recorded",
     },
     extensions: &["parquet", "pq"],
     times: Times::Stored,
@@ -102,9 +102,9 @@ fn open(input: Input, options: &ReadOptions) -> Result<Box<dyn Source>> {
     if !input.is_regular() {
         return Err(Error::new(
             Kind::Unsupported,
-            "a Parquet trace, which is read from its end, comes from a pipe",
+            "a Parquet trace is read from its end, which a pipe does not allow",
         )
-        .hint("name the file itself, or write it to one"));
+        .hint("name the file itself, or write the trace to a file first"));
     }
     Ok(Box::new(ParquetSource::open(input.path(), options)?))
 }
@@ -466,7 +466,7 @@ impl Sink for ParquetSink {
     fn write(&mut self, batch: &Batch) -> Result<()> {
         if batch.rows_with_notes() > 0 && !self.noted {
             let error =
-                Error::new(Kind::Config, "requests have block notes, of which the header does not tell");
+                Error::new(Kind::Config, "requests have block notes, but the header does not declare them");
             return Err(error
                 .in_file(&self.path)
                 .hint("set `block_notes` of the header before the first batch"));

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use emmclab_base::{SECTOR_BYTES, Sector};
 
 /// The text on addresses in the note of such a trace.
-pub(super) const NOTE: &str = "the trace names objects and has no addresses: they are laid one behind the other in the order of first \
+pub(super) const NOTE: &str = "the trace names objects and has no addresses: they are placed one after the other in the order of first \
                                use, so that reuse is as recorded and distances are not";
 
 /// The number of an object, from its name: the name itself if it is a number, otherwise a hash of it.

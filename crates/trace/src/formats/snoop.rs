@@ -306,7 +306,7 @@ impl Table {
     /// The request of a line; `None` for a command that has no address.
     fn request(&mut self, row: &Row, context: &mut Context) -> Result<Option<Request>> {
         if row.latency_ns > LONGEST_NS {
-            let problem = "is longer than an hour and no latency: the tool took another request's completion for this one's";
+            let problem = "is longer than an hour, so it is not a latency: the tool used the completion of another request";
             return Err(Error::new(Kind::Value, problem).of_field(
                 "latency",
                 row.latency.column,
@@ -316,7 +316,7 @@ impl Table {
         let bytes = unsigned(row.bytes.bytes, "bytes", row.bytes.column)?;
         let Some((op, flags, sector, count)) = place(row, bytes)? else { return Ok(None) };
         let bad = || {
-            Error::new(Kind::Value, "begins before the clock does").of_field(
+            Error::new(Kind::Value, "puts the begin before time 0 of the clock").of_field(
                 "latency",
                 row.latency.column,
                 row.latency.bytes,

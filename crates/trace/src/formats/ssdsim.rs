@@ -134,7 +134,7 @@ impl LineWriter for Writer {
     fn line(&mut self, request: &Request, _batch: &Batch, out: &mut Vec<u8>) -> Result<()> {
         let origin = *self.origin.get_or_insert(request.arrival);
         let Some(arrival) = request.arrival.0.checked_sub(origin.0).filter(|time| *time >= 0) else {
-            let problem = format!("is before the first request, or 292 years behind it ({} ns)", origin.0);
+            let problem = format!("is before the first request, or 292 years after it ({} ns)", origin.0);
             let arrival = request.arrival.0.to_string();
             return Err(Error::new(Kind::Unsupported, problem).of_field("arrival", 0, arrival.as_bytes()));
         };

@@ -30,7 +30,7 @@ pub(super) static FORMAT: Format = Format {
     origin: Origin {
         from: "Meta's Tectonic, as Baleen uses it",
         gives: &[Column::Process],
-        unknown: "addresses: blocks lie in the order of their first use; response times",
+        unknown: "addresses: blocks are placed in the order of their first use; response times",
     },
     extensions: &[],
     times: Times::Fixed(TimeUnit::Seconds),

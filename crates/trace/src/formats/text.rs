@@ -137,7 +137,8 @@ pub(crate) fn need<'a>(
 pub(crate) fn no_more<'a>(fields: &mut impl Iterator<Item = &'a [u8]>, column: u64) -> Result<()> {
     match fields.next() {
         Some(extra) => {
-            Err(Error::new(Kind::Syntax, "the line goes on after the last field").of_field("", column, extra))
+            Err(Error::new(Kind::Syntax, "the line continues after the last field")
+                .of_field("", column, extra))
         }
         None => Ok(()),
     }

@@ -30,7 +30,7 @@ pub(super) static FORMAT: Format = Format {
     origin: Origin {
         from: "Google's Thesios (repository google-research-datasets/thesios)",
         gives: &[Column::Start, Column::Complete, Column::Process],
-        unknown: "addresses: parts of files lie in the order of their first use",
+        unknown: "addresses: parts of files are placed in the order of their first use",
     },
     extensions: &[],
     times: Times::Fixed(TimeUnit::Seconds),

@@ -84,7 +84,7 @@ pub(super) static KINDS: &[FileKind] = &[
                 || head.has(0, b"GIF8")
                 || head.has(0, b"%PDF-")
         },
-        cure: "name the trace that it was drawn from",
+        cure: "name the trace that it was made from",
     },
     FileKind {
         what: "a capture of network packets (pcap)",

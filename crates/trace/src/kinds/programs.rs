@@ -19,7 +19,7 @@ pub(super) static KINDS: &[FileKind] = &[
     FileKind {
         what: "output of `perf stat` or `perf report`, which are sums",
         is: |head| head.holds("Performance counter stats for") || head.holds("# Overhead "),
-        cure: record!("print the events with `perf script`, where the recording holds block events; else "),
+        cure: record!("print the events with `perf script`, if the recording contains block events; else "),
     },
     FileKind {
         what: "output of a benchmark (dd, hdparm, ioping, sysbench, iozone)",
@@ -35,7 +35,7 @@ pub(super) static KINDS: &[FileKind] = &[
                 || head.has_lines(&["sysbench "])
                 || head.holds("Iozone: Performance Test")
         },
-        cure: record!("figures of a run have no single requests: run it once more, and meanwhile "),
+        cure: record!("figures of a run contain no single requests: run it again, and during the run "),
     },
     FileKind {
         what: "a program as text (source code or a script)",

@@ -7,15 +7,15 @@ use super::{FileKind, Head};
 
 pub(super) static KINDS: &[FileKind] = &[
     FileKind {
-        what: "an EXT_CSD register, which says what an eMMC is and can do",
+        what: "an EXT_CSD register, which describes an eMMC and its features",
         is: |head: &Head| is_ext_csd(head.bytes),
-        cure: "`emmclab explain FILE` says what it means, and `emmclab preset --ext-csd FILE` makes a device preset of it; for its \
+        cure: "`emmclab explain FILE` explains it, and `emmclab preset --ext-csd FILE` makes a device preset of it; for its \
                I/O record with `emmclab record`, blktrace or trace-cmd",
     },
     FileKind {
-        what: "descriptors of a UFS, which say what it is and can do",
+        what: "descriptors of a UFS, which describe it and its features",
         is: |head: &Head| is_ufs(head.bytes),
-        cure: "`emmclab explain FILE` says what they mean, and `emmclab preset --ufs FILE` makes a device preset of them; for its \
+        cure: "`emmclab explain FILE` explains them, and `emmclab preset --ufs FILE` makes a device preset of them; for its \
                I/O record with `emmclab record`, blktrace or trace-cmd",
     },
 ];

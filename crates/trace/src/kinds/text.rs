@@ -9,12 +9,12 @@ pub(super) static OWN: &[FileKind] = &[
         is: |head| {
             is_html(head) && head.holds("<p class=\"brand\">emmclab") || head.holds(" - emmclab</title>")
         },
-        cure: "read the trace that it was made of, which the page names under Provenance",
+        cure: "read the trace that it was made from, which the page names under Provenance",
     },
     FileKind {
         what: "a result of emmclab (--json)",
         is: |head| is_json(head) && head.holds("\"ledger\"") && head.holds("\"seen\""),
-        cure: "read the trace that it was made of; `emmclab convert TRACE x.csv` prints requests as text",
+        cure: "read the trace that it was made from; `emmclab convert TRACE x.csv` prints requests as text",
     },
 ];
 
@@ -109,7 +109,7 @@ pub(super) static KINDS: &[FileKind] = &[
         what: "the state of an MMC host (`ios` of debugfs)",
         is: |head| head.has_lines(&["clock:", "bus width:"]) && head.holds("timing spec:"),
         cure: record!(
-            "it says how the bus is driven (clock, width, timing), which `[interface]` of a device preset holds; for a trace "
+            "it states how the bus is driven (clock, width, timing), which `[interface]` of a device preset holds; for a trace "
         ),
     },
     FileKind {
@@ -124,7 +124,7 @@ pub(super) static KINDS: &[FileKind] = &[
                     line.starts_with(b"[") && line.ends_with(b"|") && line.contains(&b')')
                 })
         },
-        cure: record!("a histogram has no single requests: use `biosnoop` instead, or "),
+        cure: record!("a histogram contains no single requests: use `biosnoop` instead, or "),
     },
     FileKind {
         what: "output of biotop or iotop, which are sums",
@@ -167,7 +167,7 @@ pub(super) static KINDS: &[FileKind] = &[
                 || head.holds("Smart Log for NVME")
                 || head.holds("START OF INFORMATION SECTION")
         },
-        cure: record!("it says how worn a disk is, not what it was asked to do: "),
+        cure: record!("it states the wear of a disk, not its requests: "),
     },
     FileKind {
         what: "a list of disks, partitions or mounts (lsblk, df, mount)",

@@ -90,7 +90,7 @@ fn share(count: u64, all: u64) -> String {
 pub(super) fn several_devices(devices: &Shares, names: &Names) -> Error {
     let first = devices.rows(names).first().map_or("NAME", |(name, _)| *name).to_owned();
     let message = format!(
-        "the trace holds requests to {} devices, whose addresses are not of one space: {}",
+        "the trace holds requests to {} devices, each with its own address space: {}",
         devices.len(),
         devices.words(names)
     );

@@ -67,7 +67,8 @@ impl Only {
                         }
                     }
                     _ => {
-                        let hint = "one time from the first arrival of the trace, as 10s, 500ms or 2m30s";
+                        let hint =
+                            "give one time since the first arrival of the trace, as 10s, 500ms or 2m30s";
                         let slot = if key == "from" { &mut times.0 } else { &mut times.1 };
                         if slot.replace(parse_duration(values).ok_or_else(|| wrong(hint))?).is_some() {
                             return Err(wrong(hint));
@@ -79,9 +80,9 @@ impl Only {
         (only.from, only.to) = (times.0.unwrap_or(Nanos::ZERO), times.1);
         if let Some(to) = only.to.filter(|to| *to <= only.from) {
             let from = only.from;
-            return Err(Error::new(Kind::Config, format!("no time lies from {from} on and before {to}"))
+            return Err(Error::new(Kind::Config, format!("no time is at or after {from} and before {to}"))
                 .of_field(OPTION, 0, texts.join(",").as_bytes())
-                .hint("`from` comes before `to`, both counted from the first arrival of the trace"));
+                .hint("`from` must be before `to`; both are times since the first arrival of the trace"));
         }
         Ok(only)
     }

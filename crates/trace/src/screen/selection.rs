@@ -165,12 +165,12 @@ impl Selection {
                 format!("no request arrives {} after the first", self.only.from),
             )
             .of_field(OPTION, 0, b"from")
-            .hint(format!("take an earlier time: the last one arrives {span} after it")));
+            .hint(format!("give an earlier time: the last request arrives {span} after the first")));
         }
         if self.selected == 0 {
             return Err(Error::new(Kind::Config, "no request meets all conditions together")
                 .of_field(OPTION, 0, b"")
-                .hint("give fewer of them, or a longer time; each by itself is met"));
+                .hint("give fewer conditions, or a longer time; each condition alone is met"));
         }
         Ok(())
     }

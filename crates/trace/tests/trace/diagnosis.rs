@@ -57,7 +57,7 @@ fn skipping_bad_lines_is_advised_where_it_helps_and_only_there() {
         ] {
             let Err(error) = read_bytes(text.as_bytes(), sample.ending, &options) else { continue };
             let hint = error.hint_text().unwrap_or_default().to_owned();
-            if !hint.contains("--lenient") && !hint.starts_with("the lines behind it") {
+            if !hint.contains("--lenient") && !hint.starts_with("the lines after it") {
                 continue;
             }
             let result = read_bytes(text.as_bytes(), sample.ending, &lenient);

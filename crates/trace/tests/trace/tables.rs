@@ -132,7 +132,7 @@ fn traces_of_caches_are_laid_out_by_first_use_and_say_so() {
     let places: Vec<_> = trace.requests.iter().map(|one| (one.sector.0, one.sectors, one.op)).collect();
     assert_eq!(places, [(0, 8, Op::Read), (8, 1, Op::Read), (0, 8, Op::Read)]);
     let note = trace.header.note.unwrap();
-    assert!(note.contains("no addresses") && note.contains("taken as reads"), "{note}");
+    assert!(note.contains("no addresses") && note.contains("all are reads"), "{note}");
     // Nothing in the file marks it.
     assert_eq!(read_bytes(&bytes, "bin", &ReadOptions::default()).unwrap_err().kind(), Kind::UnknownFormat);
 

@@ -7,7 +7,7 @@ use emmclab_settings::{PolicyKind, PolicySetting, Settings};
 
 const CHUNK: PolicySetting = PolicySetting {
     key: "chunk_kb",
-    about: "KB that go to one plane before the next one.",
+    about: "Data in KB that is written to one plane before the next plane is used.",
     default: 128,
     range: (1, 1 << 20),
 };
@@ -20,7 +20,7 @@ pub(super) struct Chunked {
 impl Chunked {
     pub const KIND: PolicyKind = PolicyKind {
         name: "chunked",
-        about: "One plane after the other, each for `allocation.chunk_kb` of what is written.",
+        about: "One plane after the other; each receives `allocation.chunk_kb` of the written data.",
         settings: &[CHUNK],
     };
 

@@ -26,7 +26,7 @@ const ENTRY_BYTES: u64 = 4;
 /// The scheme with the whole page map in memory.
 const PAGE: PolicyKind = PolicyKind {
     name: "page",
-    about: "Every unit may lie anywhere; the whole map is in memory.",
+    about: "Any unit can be stored at any place; the whole map is in memory.",
     settings: &[],
 };
 

@@ -299,14 +299,16 @@ impl Zones {
             for unit in (start..start + self.layout.units).map(Lpn) {
                 let place = core.lookup(unit);
                 if place.is_some() != (unit.0 < start + written) {
-                    return Some(format!("what zone {zone} holds is no beginning of it: unit {unit}"));
+                    return Some(format!(
+                        "the data of zone {zone} does not match its write pointer at unit {unit}"
+                    ));
                 }
                 let block = place.map(|place| geometry.block_of(place));
                 let own =
                     |block: &BlockId| core.slc.holds(nand.group(*block)) || entry.blocks.contains(block);
                 if block.is_some_and(|block| !own(&block)) {
                     return Some(format!(
-                        "unit {unit} of zone {zone} lies in block {block:?}, which is not its own"
+                        "unit {unit} of zone {zone} is stored in block {block:?}, which is not its own"
                     ));
                 }
             }

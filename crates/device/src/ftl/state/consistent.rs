@@ -54,7 +54,7 @@ impl Ftl {
         });
         let free = pool.recycled().iter().all(|block| nand.state(*block) == BlockState::Free);
         if !(open && victim && free) {
-            return Err(damaged("a block is not in the state that its list says"));
+            return Err(damaged("the state of a block does not match its list"));
         }
         let passed = pool.victim.is_none_or(|victim| {
             passes_over_nothing(&self.core.tables, geometry.first_ppn(victim.block), victim.cursor)

@@ -80,7 +80,7 @@ impl Ftl {
         self.core
             .allocator
             .restore(cursor, &last_planes, nand.planes_per_way())
-            .ok_or_else(|| damaged("the cursor lies outside the device"))?;
+            .ok_or_else(|| damaged("the cursor is outside the device"))?;
         // A scheme that holds open blocks has them in its own tables, which are checked by the scheme.
         pools::restore(&mut self.core.tables, nand, self.scheme.holds_open_blocks(), image)?;
         self.core.restore_booster(nand, image)?;
@@ -88,7 +88,7 @@ impl Ftl {
         let mut words = std::iter::from_fn(|| image.word().ok());
         self.scheme
             .restore(&self.core.geometry, &mut words)
-            .ok_or_else(|| damaged("the tables of its map are none"))?;
+            .ok_or_else(|| damaged("the tables of the map are damaged"))?;
         match self.fault(nand) {
             Some(fault) => Err(damaged(&fault)),
             None => Ok(()),
@@ -101,12 +101,12 @@ impl Ftl {
             let packed = image.word()?;
             let (plane, group) = (u32::from(packed as u16), (packed >> 16) as u8);
             let state = BlockState::from_code((packed >> 24) as u8)
-                .ok_or_else(|| damaged("a block is in no known state"))?;
+                .ok_or_else(|| damaged("the state of a block is unknown"))?;
             let view = nand.block(block);
             let in_place = (plane, group) == (view.plane.0, view.group);
             let unused = (plane, group) == (0, 0) && state == BlockState::Free && valid == 0;
             if !in_place && !unused {
-                return Err(damaged("a block lies outside the device"));
+                return Err(damaged("a block is outside the device"));
             }
             if written > self.core.geometry.groups[usize::from(view.group)].pages_per_block {
                 return Err(damaged("the counts of a block are wrong"));

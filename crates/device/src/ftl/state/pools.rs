@@ -41,7 +41,7 @@ impl Claims {
             return Ok(BlockId::NONE);
         }
         if !self.range.contains(&block) {
-            return Err(damaged("a block is in a foreign plane"));
+            return Err(damaged("a block of another plane is listed"));
         }
         let placed = &mut self.placed[(block - self.range.start) as usize];
         if std::mem::replace(placed, true) {
@@ -84,7 +84,7 @@ fn restore_pool(
     }
     for block in (first + used..first + blocks).map(BlockId) {
         if nand.state(block) != BlockState::Free || nand.next_page(block) > 0 {
-            return Err(damaged("a block is in use that was never handed out"));
+            return Err(damaged("a block is in use but was never allocated"));
         }
     }
     let (most_erases, wear_countdown) = (image.word()?, image.word()?.max(1));
@@ -109,7 +109,7 @@ fn restore_pool(
         let state = nand.state(BlockId(first + index));
         let placed = *placed || state == BlockState::Bad || open_elsewhere && state == BlockState::Open;
         if placed != (index < used) {
-            return Err(damaged("a block in use is nowhere, or an unused one somewhere"));
+            return Err(damaged("a block in use is not listed, or an unused block is listed"));
         }
     }
     Ok(())

@@ -248,7 +248,8 @@ impl Blktrace {
         let ledger = &self.context.ledger;
         let complete = ledger.paired > 0 && ledger.unpaired == 0;
         let began = self.wall_clock.map(|(s, ns)| format!("recording began at Unix time {s}.{ns:09}"));
-        let zeroes = (self.zeroes > 0).then(|| format!("{} x write zeroes stand as writes", self.zeroes));
+        let zeroes =
+            (self.zeroes > 0).then(|| format!("{} x write zeroes are recorded as writes", self.zeroes));
         let notes = [began, self.missing.note(&self.name, complete), self.zones.note(), zeroes];
         let notes: Vec<_> = notes.into_iter().flatten().collect();
         (!notes.is_empty()).then(|| notes.join("; "))

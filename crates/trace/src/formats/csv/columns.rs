@@ -174,13 +174,13 @@ pub static NAMES: [ColumnName; 17] = {
             "op",
             CODES,
             "operation",
-            "its name, or letters as in `WS`; with an ending a number: 0 or 1 is a read, or the code of a command",
+            "name of the operation, or letters as in `WS`; with a suffix a number: 0 or 1 is a read, or the code of a command",
         ),
         name("flags", &[], "", "number with a bit for each flag"),
         name("pid", &[], "", "id of the process behind it"),
         name("process", &[], "", "name of that process"),
         name("device", &[], "", "name of the device it went to"),
-        name("-", &[], "", "a column that is passed over"),
+        name("-", &[], "", "a column that is ignored"),
     ]
 };
 
@@ -228,8 +228,8 @@ pub(super) fn unknown_names(line: &str, separator: u8) -> Option<Error> {
 }
 
 /// The hint on how to name columns; a test compares its names with [`NAMES`].
-const HINT: &str = "name the columns in order with --columns, such as `arrival_us,op,offset_bytes,size_bytes`; `-` passes \
-                    one over; the names are arrival, start, issue, served, complete, response, service (each with _ns, _ticks of \
+const HINT: &str = "name the columns in order with --columns, such as `arrival_us,op,offset_bytes,size_bytes`; `-` skips \
+                    a column; the names are arrival, start, issue, served, complete, response, service (each with _ns, _ticks of \
                     100 ns, _us, _ms, _s, _min, _h or _d), sector or offset, sectors or size (_hex for hexadecimal without 0x), op, flags, \
                     pid, process, device";
 
@@ -264,7 +264,7 @@ pub(super) fn meanings(list: &str, separator: u8, options: &ReadOptions) -> Resu
     let mut columns = Vec::new();
     for (i, name) in names(list, separator).enumerate() {
         let place = |error: Error| error.of_field(named_in, i as u64 + 1, name.as_bytes());
-        let no_unit = |hint: &str| place(config("does not say its unit".into())).hint(hint);
+        let no_unit = |hint: &str| place(config("has no unit in its name".into())).hint(hint);
         let column = match named(name) {
             None => {
                 return Err(place(config("is not a column name".into())).hint(HINT));
@@ -281,7 +281,7 @@ pub(super) fn meanings(list: &str, separator: u8, options: &ReadOptions) -> Resu
         };
         if column != Meaning::Ignored && columns.iter().any(|other| same(*other, column)) {
             return Err(
-                place(config("is named twice".into())).hint("name each column once; `-` passes one over")
+                place(config("is named twice".into())).hint("name each column once; `-` skips a column")
             );
         }
         columns.push(column);
@@ -290,9 +290,9 @@ pub(super) fn meanings(list: &str, separator: u8, options: &ReadOptions) -> Resu
         [("--time-unit", &options.time_unit, unit_used), ("--size-unit", &options.size_unit, size_unit_used)]
     {
         if let Some(value) = given.as_ref().filter(|_| !used) {
-            return Err(config("every column says its own unit".into())
+            return Err(config("every column already has a unit".into())
                 .of_field(option, 0, value.as_bytes())
-                .hint("leave the option out, or take the unit off the column's name"));
+                .hint("leave the option out, or remove the unit from the column's name"));
         }
     }
     check_needed(list, &columns, named_in)?;
@@ -306,7 +306,7 @@ fn check_needed(list: &str, columns: &[Meaning], named_in: &str) -> Result<()> {
     let by_completion = time(Moment::Complete) && (time(Moment::Response) || time(Moment::Service));
     let timed = time(Moment::Arrival) || time(Moment::Start) || time(Moment::Issue) || by_completion;
     for (name, found) in [
-        ("arrival (nor complete with response, which give it)", timed),
+        ("arrival (nor complete with response, from which it is computed)", timed),
         ("sector or offset", has(Meaning::Offset(1))),
         ("sectors or size", has(Meaning::Size(1))),
         ("op", has(Meaning::Op(Codes::Names))),

@@ -105,7 +105,7 @@ impl<'a> Fields<'a> {
             [] => None,
             [separator, more @ ..] if *separator == self.separator => Some(more),
             [b'\t', more @ ..] if self.separator == BLANK => Some(more),
-            other => return bad("a separator is missing behind the quote", other),
+            other => return bad("a separator is missing after the quote", other),
         };
         Ok(Field { raw: &from[..end], quoted: true })
     }

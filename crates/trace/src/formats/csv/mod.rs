@@ -47,7 +47,7 @@ pub(super) static FORMAT: Format = Format {
     origin: Origin {
         from: "any program: a heading with these names, or `--columns`; `emmclab convert TRACE x.csv`",
         gives: Column::OF_EVENTS,
-        unknown: "what has no column",
+        unknown: "everything that has no column",
     },
     extensions: &["csv"],
     times: Times::Open(TimeUnit::Nanos),
@@ -202,7 +202,7 @@ impl Csv {
         match Fields::count(line, self.separator) {
             Err(error) => error,
             Ok(count) => {
-                let problem = format!("has {count} fields where {} columns are named", self.columns.len());
+                let problem = format!("has {count} fields, but {} columns are named", self.columns.len());
                 Error::new(Kind::Syntax, problem).of_field("", count as u64, line)
             }
         }
@@ -281,7 +281,7 @@ fn operation(field: &[u8], codes: Codes, column: u64) -> Result<(Op, Flags)> {
         }
         (None, field) => rwbs::parse(field, column).map_err(|error| {
             error.hint(if field.first().is_some_and(u8::is_ascii_digit) {
-                "say what numbers mean: op_read0 (0 is a read), op_read1 (1 is a read), op_scsi, op_nvme or op_mmc"
+                "name the column by the meaning of its numbers: op_read0 (0 is a read), op_read1 (1 is a read), op_scsi, op_nvme or op_mmc"
             } else {
                 "read, write, discard, flush, secure_erase, or letters as in `WS`"
             })

@@ -121,12 +121,9 @@ pub(super) fn hint<'a>(names: impl Iterator<Item = &'a str>) -> Option<String> {
     if columns.iter().any(|column| ["offset", "size"].contains(&column.as_str())) {
         units.push_str(" --size-unit UNIT (sector, byte, kb or page)");
     }
-    let with = if units.is_empty() {
-        String::new()
-    } else {
-        format!(" and{units}, by what the file's documentation says")
-    };
-    Some(format!("by its heading it can be read with --columns {}{with}", columns.join(",")))
+    let with =
+        if units.is_empty() { String::new() } else { format!(" and{units}, as in the file's documentation") };
+    Some(format!("its heading suggests --columns {}{with}", columns.join(",")))
 }
 
 #[cfg(test)]

@@ -45,7 +45,7 @@ use crate::tally::Tally;
 pub(super) static FORMAT: Format = Format {
     name: "perfetto",
     about: "Perfetto traces (.perfetto-trace, .pftrace): ftrace block events are read, slices for its UI written",
-    known_by: "protobuf packets whose fields hold together",
+    known_by: "protobuf packets whose fields are consistent",
     origin: Origin {
         from: "`perfetto -c CONFIG --txt -o FILE` with `ftrace_events: \"block/*\"` ([guide](../guides/read-what-others-recorded.md#perfetto))",
         gives: Column::OF_EVENTS,
@@ -299,7 +299,7 @@ impl Events {
             return Ok(time);
         }
         let behind = Nanos((self.given - time) as i64);
-        Err(Error::new(Kind::Order, format!("an event stands more than {} events after its place in time", self.window))
+        Err(Error::new(Kind::Order, format!("an event is more than {} events after its place in the order of times", self.window))
             .of_field("timestamp", 0, format!("{behind} before its predecessor").as_bytes())
             .hint(format!(
                 "the CPUs' buffers were read far apart: give a larger reorder_window (now {}), or record with a shorter \
@@ -327,9 +327,9 @@ impl Events {
         if self.has_tracks && !self.begun {
             return Err(Error::new(
                 Kind::Unsupported,
-                "it holds slices and counters alone, which are a picture, and no events of the kernel",
+                "it holds only slices and counters, which are for display, and no events of the kernel",
             )
-            .hint("read the trace that the picture was made of, or record with ftrace block events"));
+            .hint("read the trace that they were made from, or record with ftrace block events"));
         }
         Ok(())
     }

@@ -105,7 +105,7 @@ impl<'a> Iterator for Fields<'a> {
 
 #[cold]
 fn damaged() -> Error {
-    Error::new(Kind::Syntax, "a message does not hold together")
+    Error::new(Kind::Syntax, "a message has an invalid field")
         .hint("copy or record the file again: it is damaged")
 }
 

@@ -32,7 +32,7 @@ pub(crate) struct Block {
 impl Block {
     pub const KIND: PolicyKind = PolicyKind {
         name: "block",
-        about: "A logical block is one block, its pages in their places; an overwrite goes to a replacement that is completed later.",
+        about: "A logical block is stored in one physical block, each page at its own offset; an overwrite goes to a replacement block, which is completed later.",
         settings: &[LOG_BLOCKS],
     };
 

@@ -29,7 +29,7 @@ use superblock::Superblock;
 /// Log blocks of a plane.
 const LOG_BLOCKS: PolicySetting = PolicySetting {
     key: "log_blocks",
-    about: "Log blocks of a plane (`fast`: the sequential one among them); `block`: blocks of a plane that can be replaced at once.",
+    about: "Log blocks of a plane (`fast`: including the sequential one); `block`: blocks of a plane that can have a replacement at the same time.",
     default: 8,
     range: (1, 1 << 16),
 };
@@ -37,7 +37,7 @@ const LOG_BLOCKS: PolicySetting = PolicySetting {
 /// Number of page maps in memory.
 const CACHED_MAPS: PolicySetting = PolicySetting {
     key: "cached_maps",
-    about: "Logical blocks (superblocks) of a plane whose page map is in memory at once; that of another is read from the flash first. 0 = all.",
+    about: "Logical blocks (superblocks) of a plane whose page maps are in memory at the same time; the map of another is read from the flash first. 0 = all.",
     default: 0,
     range: (0, 1 << 12),
 };
@@ -234,7 +234,7 @@ impl Blocks {
                 return Some(format!("the map holds block {} but it is {entry:?}", held.block));
             }
             if by_block[held.block.index()].replace(*held).is_some() {
-                return Some(format!("block {} serves twice", held.block));
+                return Some(format!("the map uses block {} twice", held.block));
             }
         }
         for unit in 0..core.geometry.logical_units {
@@ -248,7 +248,7 @@ impl Blocks {
                 of_plane && of_row && (!held.in_place || page == offset)
             });
             if !found {
-                return Some(format!("unit {unit} lies at {ppn}, where its map does not lead"));
+                return Some(format!("unit {unit} is stored at {ppn}, which does not match the map"));
             }
         }
         None

@@ -23,7 +23,7 @@ pub(super) struct Policy {
 /// Number of pages of the map that the host of a UFS caches.
 pub(crate) const HPB_PAGES: PolicySetting = PolicySetting {
     key: "hpb_pages",
-    about: "Pages of the map that the host of a UFS holds (HPB), so that reads bring their entries along; 0 = no HPB.",
+    about: "Pages of the map that the host of a UFS caches (HPB); reads of these pages carry the map entries with them. 0 = no HPB.",
     default: 0,
     range: (0, 1 << 20),
 };
@@ -47,7 +47,7 @@ pub const LOOKUP_NJ: PolicySetting = PolicySetting {
 /// Memory for the policies whose entries have different sizes.
 pub(super) const CACHE_KB: PolicySetting = PolicySetting {
     key: "map_cache_kb",
-    about: "Memory for entries of the map in KB, in the form in which the scheme keeps them.",
+    about: "Memory in KB for entries of the map, in the form in which the scheme stores them.",
     default: 32,
     range: (4, 1 << 21),
 };

@@ -349,7 +349,7 @@ impl MapCache for Ranges {
         let mut units =
             runs.flat_map(|run| (run.first..run.end()).map(move |unit| (unit, run.place_of(unit))));
         let (unit, _) = units.find(|(unit, place)| self.number(core, *unit) != *place)?;
-        Some(format!("a run in memory leads unit {unit} to another place"))
+        Some(format!("a run in memory maps unit {unit} to another place"))
     }
 
     fn copy(&self) -> Box<dyn MapCache> {

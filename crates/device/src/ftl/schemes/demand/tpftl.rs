@@ -21,7 +21,7 @@ use std::ops::Range;
 pub(super) const POLICY: Policy = Policy {
     kind: PolicyKind {
         name: "tpftl",
-        about: "As `dftl`, but entries in memory are kept by page of the map, prefetched and written back together (Zhou et al., EuroSys 2015).",
+        about: "As `dftl`, but entries in memory are grouped by page of the map, prefetched and written back together (Zhou et al., EuroSys 2015).",
         settings: &[CACHE_KB, HPB_PAGES, LOOKUP_NS, LOOKUP_NJ],
     },
     flash_bytes: 4,

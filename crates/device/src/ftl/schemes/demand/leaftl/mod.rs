@@ -35,7 +35,7 @@ pub(super) const POLICY: Policy = Policy {
 
 const GAMMA: PolicySetting = PolicySetting {
     key: "gamma",
-    about: "Map units by which a learned segment may miss a place; 0 = exact segments only.",
+    about: "Maximum error of a place that a learned segment predicts, in map units; 0 = exact segments only.",
     default: 0,
     range: (0, 64),
 };
@@ -267,7 +267,7 @@ impl MapCache for Learned {
             let (found, place) = (self.find(unit), self.places.number(core.lookup(unit)));
             let off = (found.place as i32).wrapping_sub(place as i32).unsigned_abs();
             let most = if found.exact { 0 } else { self.gamma };
-            (off > most).then(|| format!("the learned segments lead unit {unit} to another place"))
+            (off > most).then(|| format!("the learned segments map unit {unit} to another place"))
         })
     }
 
