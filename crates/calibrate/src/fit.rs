@@ -47,7 +47,7 @@ pub fn calibrate(samples: &Samples, options: &CalibrateOptions) -> Result<Calibr
         let plain_us = |sectors: u32| timing.service_us(&shape, Op::Write, f64::from(sectors) / 2.0);
         let (flush_us, discard_us) =
             (durability.flush_us(timing.write_overhead), durability.discard_us(timing.write_overhead));
-        let reliable_us = samples.durability().reliable_us(plain_us, flush_us.unwrap_or(0.0));
+        let reliable_us = durability.reliable_us(plain_us, flush_us.unwrap_or(0.0));
         Fitted { timing, reads, link: link.is_none(), fetch_us, reliable_us, flush_us, discard_us, power }
     };
     let found = fitted(timing, samples.durability(), samples.fetch_us(), samples.power().cloned());

@@ -172,6 +172,19 @@ fn flushes_and_durable_writes_are_groups_of_their_own_and_no_wake_ups() {
 }
 
 #[test]
+fn the_interval_of_durable_writes_shows_how_much_their_times_vary() {
+    let mut recording = writes();
+    for i in 0..30 {
+        // 4 KB alone take 600 us.
+        recording.add(5_000, ("write", 4, FUA), (30, 0), 700 + i * 20);
+    }
+    let found = recording.calibrated();
+    let figure = found.figures.iter().find(|figure| figure.name == "reliable_write_us").unwrap();
+    let (low, high) = (figure.low.unwrap(), figure.high.unwrap());
+    assert!(high - low > 50.0 && low > 100.0 && high < 680.0, "{figure:?}");
+}
+
+#[test]
 fn a_flush_and_a_discard_cost_on_the_device_what_they_took() {
     let mut recording = writes();
     for _ in 0..30 {
