@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Runs the tests and ends with a line that counts them.
-#   test.sh           what guards correctness, in some minutes
-#   test.sh all       also the tests that are marked, each with its reason: `#[ignore = "slow: ..."]` in Rust, `slow` and `build` in Python
+#   test.sh           what guards correctness, in some minutes; random tests in Rust draw a quarter of their cases
+#   test.sh all       random tests draw all their cases; also the tests that are marked, each with its reason: `#[ignore = "slow: ..."]`
+#                     in Rust, `slow` and `build` in Python
 #   test.sh long 0    of the marked tests an eighth, 0 to 7, without builds of packages and whole studies of papers
 # Functions named helper_process_* are not tests: other tests run them in a process of their own.
 set -uo pipefail
@@ -14,7 +15,7 @@ trap 'rm -f "$log" "$rust_log" "$EMMCLAB_SKIPPED"' EXIT
 status=0
 ignored=() marked=(-m "not slow and not build")
 case "${1:-}" in
-'') ;;
+'') export PROPTEST_CASES=${PROPTEST_CASES:-64} ;;
 all) ignored=(-- --include-ignored --skip helper_process_) marked=() ;;
 long)
     eighth=$(printf '%s\n' tests/test_*.py | awk -v part="${2:-0}" 'NR % 8 == part')

@@ -174,8 +174,8 @@ sync"""
     ("options", "script", "breaks"),
     [
         ("data=ordered", BUSY, set[str]()),
-        ("nodelalloc,discard", BUSY, set[str]()),
-        ("nodelalloc", UNSYNCED, set[str]()),
+        pytest.param("nodelalloc,discard", BUSY, set[str](), marks=pytest.mark.slow),
+        pytest.param("nodelalloc", UNSYNCED, set[str](), marks=pytest.mark.slow),
         ("nodelalloc,data=journal", UNSYNCED, set[str]()),
         ("nodelalloc,data=writeback", UNSYNCED, {"data"}),
         ("nodelalloc,nobarrier", UNSYNCED, {"data", "commit"}),
@@ -290,7 +290,7 @@ def test_a_layer_below_the_journal_loses_nothing_in_its_safe_modes(
     assert result["states"] >= result["cuts"] / 4 and result["log"]["acknowledgements"] > 0
 
 
-@pytest.mark.parametrize("workload", ["files", "sqlite-wal-full"])
+@pytest.mark.parametrize("workload", [pytest.param("files", marks=pytest.mark.slow), "sqlite-wal-full"])
 def test_a_layer_that_drops_flushes_is_caught(crash: Runs, workload: str) -> None:
     few = ["--operations", "20", "--cuts", CUTS]
     result = crash(*DEVICE, "--layer", "journal:no_barrier", "--workload", workload, *few, status=4)

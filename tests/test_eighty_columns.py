@@ -36,7 +36,6 @@ COMMANDS = [
     "layers",
     "devices",
     "devices --capacity 128GB",
-    "devices --check ufs31",
     "devices --check emmc51-cache",
     "papers",
     "papers tables",

@@ -77,6 +77,7 @@ def test_eight_phone_traces_on_one_page(shared_traces: Path, tmp_path: Path) -> 
     assert len(text) < 3_000_000
 
 
+@pytest.mark.slow
 def test_advice_for_messaging_is_for_the_state_that_the_phone_was_recorded_in(messaging: Path) -> None:
     found = emmclab_json("advise", messaging, "--device", "nexus5")
     state = found["state"]

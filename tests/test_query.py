@@ -58,7 +58,7 @@ print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
 LARGE = "select i, repeat('x', 2500) as text from range(100000) numbers(i)"
 
 
-@pytest.mark.parametrize("ending", ["csv", "json", "parquet"])
+@pytest.mark.parametrize("ending", ["csv", pytest.param("json", marks=pytest.mark.slow), "parquet"])
 def test_a_large_answer_is_written_without_holding_it(results: Path, tmp_path: Path, ending: str) -> None:
     """Its text has 250 MB, which a whole answer takes twice and more."""
     command = [*COMMAND, "query", LARGE, "--results", str(results), "-o", str(tmp_path / f"out.{ending}")]

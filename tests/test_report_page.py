@@ -172,7 +172,7 @@ def test_on_paper_no_table_is_cut(browser: Browser, name: str, request: pytest.F
     visit.page.close()
 
 
-@pytest.mark.parametrize("name", ["several", "simulated"])
+@pytest.mark.parametrize("name", [pytest.param("several", marks=pytest.mark.slow), "simulated"])
 def test_a_narrower_window_draws_legends_that_fit(
     browser: Browser, name: str, request: pytest.FixtureRequest
 ) -> None:
@@ -186,7 +186,7 @@ def test_a_narrower_window_draws_legends_that_fit(
     visit.page.close()
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", ["light", pytest.param("dark", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", ["one", "several", "simulated"])
 def test_phone_width_needs_no_sideways_scrolling(
     browser: Browser, name: str, scheme: str, request: pytest.FixtureRequest

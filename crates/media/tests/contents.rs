@@ -90,7 +90,7 @@ fn holds(media: &Media, sector: u64, version: Version, what: &str) -> Result<(),
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 500, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: emmclab_testing::cases(500), ..ProptestConfig::default() })]
 
     #[test]
     fn reads_give_the_last_write_and_a_cut_leaves_what_was_programmed(

@@ -103,7 +103,7 @@ fn holds_what_an_array_holds(device: Arc<dyn BlockDevice>, steps: &[Step]) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(24))]
+    #![proptest_config(ProptestConfig::with_cases(emmclab_testing::cases(24)))]
     #[test]
     fn the_file_holds_what_an_array_holds(steps in prop::collection::vec(step(), 1..40), late in any::<bool>()) {
         if live(&[]) {

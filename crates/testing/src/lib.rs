@@ -20,6 +20,13 @@ program_us = 1000
 erase_us = 5000
 ";
 
+/// The number of random cases that a test draws which has `all` of them by default. `PROPTEST_CASES` changes it in proportion: that many for
+/// a test with 256, the default of proptest, and at least one.
+pub fn cases(all: u32) -> u32 {
+    let of_256 = std::env::var("PROPTEST_CASES").ok().and_then(|text| text.parse().ok()).unwrap_or(256_u64);
+    (u64::from(all) * of_256).div_ceil(256).clamp(1, u64::from(u32::MAX)) as u32
+}
+
 /// A seeded random number generator (splitmix64) for tests that use no strategy of proptest. It gives the same numbers on every machine.
 pub struct Die(u64);
 

@@ -75,7 +75,7 @@ fn adds_up(result: &AppResult) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 150, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: emmclab_testing::cases(150), ..ProptestConfig::default() })]
 
     #[test]
     fn states_add_up_to_the_runtime_and_a_seed_gives_one_result(

@@ -41,7 +41,7 @@ fn line() -> impl Strategy<Value = (u32, String)> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, cases: 2000, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { failure_persistence: None, cases: emmclab_testing::cases(2000), ..ProptestConfig::default() })]
 
     #[test]
     fn whatever_was_recorded_the_program_runs_to_its_end(lines in prop::collection::vec(line(), 1..60)) {

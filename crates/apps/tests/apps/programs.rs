@@ -165,7 +165,7 @@ fn impossible_hosts_are_refused() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: emmclab_testing::cases(300), ..ProptestConfig::default() })]
 
     /// Lines that are missing, doubled or moved, and digits that are others.
     #[test]

@@ -86,7 +86,7 @@ fn texts(bytes: Vec<u8>) -> (Vec<String>, bool) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
+    #![proptest_config(ProptestConfig::with_cases(emmclab_testing::cases(64)))]
 
     #[test]
     fn a_log_is_read_as_it_was_written_and_cut_off_anywhere_up_to_a_whole_block(

@@ -142,7 +142,7 @@ fn all_ways(run: &Arc<Run>) -> Explorer {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(96))]
+    #![proptest_config(ProptestConfig::with_cases(emmclab_testing::cases(96)))]
 
     #[test]
     fn every_state_is_one_that_a_plain_reading_of_the_contract_allows(steps in vec(step(), 1..40)) {

@@ -132,7 +132,7 @@ fn allowed(run: &Run, cut: usize, zone: u64) -> Vec<Vec<u8>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(96))]
+    #![proptest_config(ProptestConfig::with_cases(emmclab_testing::cases(96)))]
 
     #[test]
     fn every_state_of_a_zone_is_a_beginning_of_its_commands(steps in vec(step(), 1..50)) {

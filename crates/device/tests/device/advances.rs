@@ -82,7 +82,7 @@ fn compare(config: &DeviceConfig, steps: &[Step], looks: &[u16]) -> Result<(), T
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 500, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: emmclab_testing::cases(500), ..ProptestConfig::default() })]
 
     #[test]
     fn any_series_of_advances_does_what_one_does(

@@ -27,7 +27,7 @@ fn device(scheme: &str, cache_kb: u32, policy: &str, scheduling: &str, page_kb: 
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 600, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: emmclab_testing::cases(600), ..ProptestConfig::default() })]
 
     #[test]
     fn a_device_is_whole_after_every_cut_and_maps_what_was_programmed(

@@ -50,7 +50,7 @@ fn mapped(scheme: &str) -> DeviceConfig {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 3000, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: emmclab_testing::cases(3000), ..ProptestConfig::default() })]
 
     #[test]
     fn damage_is_refused_or_harmless(

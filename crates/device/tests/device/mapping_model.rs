@@ -180,7 +180,7 @@ fn mapped_on_demand() -> impl Strategy<Value = DeviceConfig> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: emmclab_testing::cases(300), ..ProptestConfig::default() })]
 
     #[test]
     fn block_mapped_schemes_read_back_what_was_last_written(

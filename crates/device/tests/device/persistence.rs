@@ -410,7 +410,7 @@ impl Rig {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 100, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: emmclab_testing::cases(100), ..ProptestConfig::default() })]
 
     /// Packs of any size, alone and between single writes. Entries become durable in order; the rest of the contract is checked at every
     /// cut too.

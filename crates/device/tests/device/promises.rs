@@ -163,7 +163,7 @@ fn undefined_data_is_left_by_plain_and_forced_writes_until_they_are_complete_and
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: emmclab_testing::cases(400), ..ProptestConfig::default() })]
 
     #[test]
     fn promises_in_ranges_are_those_of_every_sector(

@@ -121,7 +121,7 @@ fn every_key_that_can_change_is_one_of_a_device() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 70, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: emmclab_testing::cases(70), ..ProptestConfig::default() })]
 
     /// A device whose settings change during its work: every invariant holds, no work begins before the change, and every written unit can
     /// be read.

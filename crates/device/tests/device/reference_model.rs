@@ -6,7 +6,7 @@ use crate::common::devices::devices;
 use crate::common::model::{Step, drive};
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 500, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: emmclab_testing::cases(500), ..ProptestConfig::default() })]
 
     #[test]
     fn every_sector_reads_back_what_was_last_written(

@@ -311,7 +311,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: emmclab_testing::cases(300), ..ProptestConfig::default() })]
 
     #[test]
     fn zones_are_those_of_the_model_and_a_cut_leaves_a_beginning_of_each(

@@ -304,7 +304,7 @@ fn check(number: usize, form: Form, start: usize, sequence: u32, rounds: &[Round
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: emmclab_testing::cases(96), ..ProptestConfig::default() })]
 
     #[test]
     fn notes_agree_with_a_model_of_the_journal(
@@ -329,7 +329,7 @@ fn any_write() -> impl Strategy<Value = (u64, usize, u8, Vec<u8>)> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 128, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: emmclab_testing::cases(128), ..ProptestConfig::default() })]
 
     #[test]
     fn any_bytes_are_named_without_gaps(

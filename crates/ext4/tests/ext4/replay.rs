@@ -167,7 +167,7 @@ fn image(
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 80, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: emmclab_testing::cases(80), ..ProptestConfig::default() })]
 
     #[test]
     fn random_journals_replay_as_by_e2fsck(
@@ -188,7 +188,7 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: emmclab_testing::cases(24), ..ProptestConfig::default() })]
 
     #[test]
     fn linux_mounts_what_is_not_refused_and_leaves_the_same_home_blocks(

@@ -314,7 +314,7 @@ fn check(kind: FilesystemKind, config: &HostConfig, actions: &[Action]) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: emmclab_testing::cases(400), failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn ext4_keeps_its_promises(config in config(), actions in prop::collection::vec(action(), 1..120)) {

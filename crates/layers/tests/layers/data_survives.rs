@@ -135,7 +135,7 @@ struct Active {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 150, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: emmclab_testing::cases(150), ..ProptestConfig::default() })]
 
     #[test]
     fn every_sector_reads_back_what_was_last_written(

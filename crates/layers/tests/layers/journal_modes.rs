@@ -368,7 +368,7 @@ fn explore(
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(200))]
+    #![proptest_config(ProptestConfig::with_cases(emmclab_testing::cases(200)))]
 
     #[test]
     fn safe_modes_lose_no_transaction(
@@ -455,7 +455,7 @@ fn event() -> impl Strategy<Value = Event> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(200))]
+    #![proptest_config(ProptestConfig::with_cases(emmclab_testing::cases(200)))]
 
     /// Notes of a damaged or foreign journal may say anything but what changed, which is seen from the contents, and that the journal
     /// forgets transactions.

@@ -8,7 +8,7 @@ use std::rc::Rc;
 use crate::support::{BELOW, CutDisk, SECTOR, small, stamp, version};
 use emmclab_base::{Modifiers, Op};
 use emmclab_layers::{Below, Executor, LayerConfig, Running, Zones, build_stack};
-use emmclab_testing::Die;
+use emmclab_testing::{Die, cases};
 
 const SPAN: u64 = 400;
 
@@ -221,7 +221,7 @@ struct Cuts {
     requests: usize,
     beside: usize,
     lives: usize,
-    /// The first life ends after 0, `step`, 2 `step`, ... writes and flushes.
+    /// The first life ends after 0, `step`, 2 `step`, ... writes and flushes; at fewer, random ones of these if fewer cases are asked for.
     step: u64,
     seed: u64,
     /// Whether the layers are drained now and then.
@@ -236,6 +236,7 @@ fn cut_everywhere(stack: &[LayerConfig], cuts: Cuts) {
     let disk =
         |sectors: u64, zones| CutDisk::new(vec![0; sectors as usize * SECTOR], Rc::default()).zoned(zones);
     let fresh = || [disk(below.main, below.zones), disk(below.second.unwrap(), None)];
+    let stride = 256 / cases(256).min(256) as usize;
     let mut cut = 0;
     loop {
         let mut die = Die::new(seed ^ cut);
@@ -277,7 +278,7 @@ fn cut_everywhere(stack: &[LayerConfig], cuts: Cuts) {
         if !was_cut {
             break;
         }
-        cut += step;
+        cut += step * (1 + die.roll(2 * stride - 1) as u64);
     }
     assert!(cut > 100, "only {cut} writes were tried");
 }

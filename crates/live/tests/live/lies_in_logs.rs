@@ -130,7 +130,7 @@ fn broken(run: &Arc<Run>) -> Vec<Promise> {
 const CACHED: [(&str, &str); 2] = [("cache.size_kb", "64"), ("cache.write_back", "when_full")];
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(24))]
+    #![proptest_config(ProptestConfig::with_cases(emmclab_testing::cases(24)))]
 
     #[test]
     fn an_honest_device_keeps_every_promise_at_every_moment(

@@ -63,7 +63,7 @@ fn second_of(layers: &[LayerConfig]) -> Option<DeviceConfig> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 150, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: emmclab_testing::cases(150), ..ProptestConfig::default() })]
 
     /// Discards, zeros and writes with and without flags, several at once, against a plain array.
     #[test]

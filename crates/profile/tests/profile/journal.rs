@@ -230,7 +230,7 @@ fn journal(commits: &[(u32, bool, i64, bool)]) -> Vec<Noted> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
+    #![proptest_config(ProptestConfig::with_cases(emmclab_testing::cases(64)))]
     #[test]
     fn pieces_of_a_recording_merge_to_the_whole(
         commits in prop::collection::vec(a_commit(), 1..40), cut in 0usize..80,

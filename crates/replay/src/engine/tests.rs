@@ -84,7 +84,7 @@ fn both_disks_of_a_checked_run_have_a_checker_and_the_queue_of_their_settings() 
 type Drawn = (u16, u8, u16, u8);
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: emmclab_testing::cases(60), ..ProptestConfig::default() })]
 
     /// Runs with the checker, which checks the contents of every sector.
     #[test]

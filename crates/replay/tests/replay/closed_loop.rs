@@ -70,7 +70,7 @@ fn driven(run: usize, requests: &[Request]) -> Vec<Row> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: emmclab_testing::cases(60), ..ProptestConfig::default() })]
 
     #[test]
     fn callers_see_the_completions_of_a_replay(

@@ -149,7 +149,7 @@ fn closed_loop_waits_for_what_the_host_still_holds() {
 type Step = (u16, u8, u16, u8, bool);
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: emmclab_testing::cases(60), ..ProptestConfig::default() })]
 
     /// The checker insists on contents and on sums of times; here, on every request being reported once, in order.
     #[test]

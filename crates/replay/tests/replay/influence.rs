@@ -39,7 +39,7 @@ fn contents(config: &DeviceConfig, options: &ReplayOptions, trace: Option<&Path>
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, cases: 120, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { failure_persistence: None, cases: emmclab_testing::cases(120), ..ProptestConfig::default() })]
 
     #[test]
     fn a_setting_of_no_influence_changes_no_preset_however_it_is_preconditioned(

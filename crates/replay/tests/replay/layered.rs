@@ -263,7 +263,7 @@ fn what_cannot_be_is_refused() {
 type Drawn = (u16, u8, u16, u8, u8);
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: emmclab_testing::cases(60), ..ProptestConfig::default() })]
 
     /// Under the device's checker, which insists on what every sector holds.
     #[test]

@@ -170,7 +170,7 @@ impl Host {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: emmclab_testing::cases(400), ..ProptestConfig::default() })]
 
     #[test]
     fn data_is_right_at_any_depth_and_what_was_acknowledged_survives_cuts(

@@ -143,7 +143,7 @@ fn closed_loop_over_layers_waits_for_what_a_reordering_device_still_holds() {
 type Drawn = (u16, u8, u16, u8, u8);
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 80, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: emmclab_testing::cases(80), ..ProptestConfig::default() })]
 
     /// Under the checkers of both devices, which insist on what every sector holds.
     #[test]

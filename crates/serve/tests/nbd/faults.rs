@@ -61,7 +61,7 @@ fn survives(device: Arc<dyn BlockDevice>, bytes: &[u8]) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 256, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: emmclab_testing::cases(256), ..ProptestConfig::default() })]
 
     #[test]
     fn garbage_at_any_point_ends_in_peace(at in any::<prop::sample::Index>(), garbage in vec(any::<u8>(), 0..600)) {

@@ -105,7 +105,7 @@ fn check(device: Arc<dyn BlockDevice>, folder: &Path, rounds: &[Vec<Step>]) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: emmclab_testing::cases(24), ..ProptestConfig::default() })]
 
     #[test]
     fn data_agrees_with_an_array(rounds in vec(vec(step(), 1..40), 1..6)) {

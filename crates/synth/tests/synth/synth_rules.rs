@@ -347,7 +347,7 @@ prop_compose! {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: emmclab_testing::cases(300), failure_persistence: None, ..ProptestConfig::default() })]
 
     /// For any model and length there is no panic, times are in order, and counts, sizes, duration and service times are exact.
     #[test]

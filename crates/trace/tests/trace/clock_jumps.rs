@@ -304,7 +304,7 @@ fn plain_backward(times: &[i64]) -> Vec<(u64, i64)> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(48))]
+    #![proptest_config(ProptestConfig::with_cases(emmclab_testing::cases(48)))]
 
     #[test]
     fn backward_jumps_are_those_of_the_plain_rule_and_no_request_is_lost(

@@ -100,7 +100,7 @@ fn some_rows() -> impl Strategy<Value = Vec<Noted>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
+    #![proptest_config(ProptestConfig::with_cases(emmclab_testing::cases(64)))]
     #[test]
     fn parquet_and_arrow_give_back_the_notes_of_each_request(rows in some_rows()) {
         let folder = tempfile::tempdir().unwrap();

@@ -203,7 +203,7 @@ fn an_output_that_is_not_finished_is_not_there() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
+    #![proptest_config(ProptestConfig::with_cases(emmclab_testing::cases(64)))]
     #[test]
     fn parquet_round_trip(rows in prop::collection::vec(
         // Within what the guard of units takes for a device.

@@ -72,7 +72,7 @@ fn lost(losses: &Losses, column: &str) -> u64 {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(128))]
+    #![proptest_config(ProptestConfig::with_cases(emmclab_testing::cases(128)))]
 
     #[test]
     fn csv_holds_everything(made in requests("[a-z,\" äß-]{0,6}")) {

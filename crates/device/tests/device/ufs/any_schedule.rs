@@ -113,7 +113,7 @@ fn is_out_of_order(traffic: &Traffic) -> bool {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: emmclab_testing::cases(400), ..ProptestConfig::default() })]
 
     #[test]
     fn nothing_is_lost_or_done_twice_and_tags_and_link_are_never_overcommitted(

@@ -50,7 +50,7 @@ fn fua_is_durable_when_it_is_complete_and_not_atomic_before() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 150, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: emmclab_testing::cases(150), ..ProptestConfig::default() })]
 
     #[test]
     fn what_a_ufs_promised_is_there_after_a_cut_at_any_moment(

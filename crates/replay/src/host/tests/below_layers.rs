@@ -154,7 +154,7 @@ fn what_a_layer_sends_is_merged_and_packed() {
 type Step = (u8, u16, u8);
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 150, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: emmclab_testing::cases(150), ..ProptestConfig::default() })]
 
     #[test]
     fn every_sector_reads_back_what_was_last_written(
