@@ -106,7 +106,7 @@ def test_full_disk_under_a_fleet_keeps_rows_and_the_next_run_goes_on(tiny_disk: 
     assert done.returncode == 1, done.stdout
     assert f"error: {tiny_disk / 'fleet.parquet'}: No space left on device" in done.stderr
     state = tiny_disk / ".fleet.parquet.state"
-    assert f"hint: finished rows are kept in {state}; free some space" in done.stderr
+    assert f"hint: finished rows are stored in {state}; free some space" in done.stderr
     kept = state.read_text().count('"row": {')
     assert kept > 20
     subprocess.run(["mount", "-o", "remount,size=8m", str(tiny_disk)], check=True)

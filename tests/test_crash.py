@@ -138,7 +138,7 @@ def test_a_lie_that_no_file_system_can_find_out_is_noted(
     above = [word for layer in layers for word in ("--layer", layer)]
     lies = [*DEVICE, "--set", f"cache.lies={lie}", *above]
     result = crash(*lies, "--workload", "files", "--operations", "8", "--cuts", "5", status=0)
-    notes = [note for note in result["run"]["notes"] if f"cache.lies = {lie} is no control here" in note]
+    notes = [note for note in result["run"]["notes"] if f"cache.lies = {lie} has no effect here" in note]
     assert len(notes) == is_noted
 
 

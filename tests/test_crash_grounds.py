@@ -224,7 +224,7 @@ def test_a_disk_without_ext4_is_refused_unless_the_kernel_recovers_it(tmp_path: 
         file.truncate(16 << 20)
     run, _ = open_whole(log, str(base))
     for recovery in ("process", "e2fsck"):
-        with pytest.raises(ConfigError, match="knows ext4 alone") as refused:
+        with pytest.raises(ConfigError, match="supports only ext4") as refused:
             require_recoverable(run, Options(recovery=recovery))
         assert refused.value.hint is not None and "--recovery mount" in refused.value.hint
     require_recoverable(run, Options(recovery="mount"))
@@ -276,7 +276,7 @@ def test_recordings_are_explored_together_and_each_pauses_on_its_own(tmp_path: P
 @pytest.mark.parametrize(
     ("words", "said", "cure"),
     [
-        (("--fs", "xfs", "--workload", "files"), "knows ext4 alone", "--recovery mount"),
+        (("--fs", "xfs", "--workload", "files"), "supports only ext4", "--recovery mount"),
     ],
 )
 def test_a_recovery_that_cannot_be_is_refused_before_the_workload_runs(

@@ -174,7 +174,7 @@ def test_fleets_that_were_read_differently_are_compared_with_a_caution(pages: Pa
     words = ("before.fleet.parquet", "--against", tmp_path / "writes.parquet")
     done = emmclab("fleet", *words, "--json", "--html", tmp_path / "page.html", cwd=pages)
     found = json.loads(done.stdout)
-    assert found["cautions"] == ["The two were read with different options."]
+    assert found["cautions"] == ["The two fleets were read with different options."]
     assert found["cautions"][0] in (tmp_path / "page.html").read_text()
     verdicts = {one["figure"]: one["verdict"] for one in found["differences"]}
     assert verdicts["mean_read_kb"] == "not recorded"

@@ -187,7 +187,7 @@ def require_recoverable(run: _core.CrashRun, options: Options) -> None:
 def no_ext4(recovery: str, problem: str) -> ConfigError:
     """Return the error for a recovery that supports only ext4."""
     return ConfigError(
-        f"{problem}, and recovery by {'emmclab' if recovery == 'process' else recovery} knows ext4 alone",
+        f"{problem}, and recovery by {'emmclab' if recovery == 'process' else recovery} supports only ext4",
         kind="config",
         field="recovery",
         hint="have the kernel recover it: --recovery mount",

@@ -20,8 +20,8 @@ from emmclab.errors import ConfigError
 #: Names of generated workloads, with a description of each.
 ABOUT = {
     "ace:LENGTH[:PROGRAMS]": "every sequence of 1 or 2 file-system operations with every sync, or a "
-    "sample of so many programs; of 3 operations always a sample",
-    "random:OPERATIONS": "one program of so many operations at random",
+    "sample of this many programs; of 3 operations always a sample",
+    "random:OPERATIONS": "one random program of this many operations",
     "known[:BUG]": "programs that found bugs in file systems, or one of them",
     "FILE.prog": "the programs of a file",
 }
@@ -121,16 +121,16 @@ def load(name: str, seed: int) -> list[Program]:
             kind="config",
             file=name,
             line=error.line,
-            hint="write an operation to a line; docs/guides/power-cuts.md has the language",
+            hint="write one operation on each line; docs/guides/power-cuts.md describes the language",
         ) from None
     except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is no text"
+        reason = error.strerror if isinstance(error, OSError) else "it is not text"
         raise ConfigError(
             f"{name}: cannot be read: {reason}", kind="config", file=name, hint="check the path"
         ) from None
     if not any(one.operations for one in found):
         raise ConfigError(
-            f"{name}: it holds no operation", kind="config", file=name, hint="write one to a line"
+            f"{name}: it holds no operation", kind="config", file=name, hint="write one on each line"
         )
     return found
 

@@ -41,9 +41,9 @@ _TORN = {
     "superblock": "the superblock of ext4 spans two sectors with one checksum: a device that tears 4 KiB may "
     "leave it unreadable, e2fsck takes a copy (-b)",
     "journal superblock": "ext4 has one journal superblock with one checksum, which a device that garbles "
-    "writes in flight may leave unreadable; e2fsck makes the journal anew",
-    "commit block": "the kernel refuses a commit block with a wrong checksum; only async_commit takes a torn "
-    "one as the end of the log",
+    "writes in flight may leave unreadable; e2fsck recreates the journal",
+    "commit block": "the kernel refuses a commit block with a wrong checksum; only async_commit treats a "
+    "torn one as the end of the log",
 }
 #: A violation of a rule of the journal by a command: moment, rule, transaction, detail.
 RuleBreak = tuple[int, str, int, str]
@@ -94,7 +94,7 @@ def require(check: str | None, recovery: str, guest: str | None = None) -> None:
 def _require_guest(command: str | None, recovery: str, guest: str) -> None:
     if command is not None:
         raise ConfigError(
-            f"`{command}` runs on this machine, and a guest mounts the disk",
+            f"`{command}` runs on this machine, but only the guest mounts the disk",
             kind="config",
             field="check",
             hint="use sqlite, files, append-log or programs; or leave out --guest",

@@ -126,7 +126,7 @@ def operation(text: str, line: int = 1) -> Operation:
         else:
             values.append(word)
     if verb == "dwrite" and any(isinstance(value, int) and value % _ALIGNED for value in values):
-        raise ProgramError(line, f"a direct write has multiples of {_ALIGNED:,} bytes")
+        raise ProgramError(line, f"offset and length of a direct write are multiples of {_ALIGNED:,} bytes")
     return Operation(verb, tuple(values))
 
 

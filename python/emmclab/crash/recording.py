@@ -212,7 +212,9 @@ def lies_without_effect(lie: str, layers: Sequence[str]) -> list[str]:
     """
     if layers or lie not in _WITHOUT_EFFECT:
         return []
-    return [f"cache.lies = {lie} is no control here, and nothing lost is no proof: {_WITHOUT_EFFECT[lie]}"]
+    return [
+        f"cache.lies = {lie} has no effect here; a run without losses proves nothing: {_WITHOUT_EFFECT[lie]}"
+    ]
 
 
 def _is_ordered(file_system: str, mount_options: str | None) -> bool:

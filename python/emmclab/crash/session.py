@@ -243,7 +243,7 @@ class Session:
         if len(found) != 1:
             count = len(found)
             raise _no_state(
-                f"the names of {count} logs in {self._folder} begin with {parts[0]}, where one is needed",
+                f"{count} logs in {self._folder} have a name that begins with {parts[0]}; one is needed",
                 "name the folder with --results, or more of the log's name",
             )
         about = _kept_in(found[0])
@@ -297,7 +297,7 @@ def _options_of(folder: Path, state: Sequence[str], named: str) -> Options:
     if not fitting:
         raise _no_state(f"the log was not explored with the options {named}", ways or "explore it with --log")
     raise _no_state(
-        f"the log was explored with {len(fitting)} sets of options, in each of which this is another state",
+        f"the log was explored with {len(fitting)} sets of options, each with another state of this name",
         ways,
     )
 

@@ -176,8 +176,8 @@ def explore_in_parallel(
                 raise EmmclabError(
                     f"a process that explored the log crashed: {found.reason}",
                     kind="failed",
-                    hint="run the same command again, which goes on with what is kept; --jobs 1 begins no "
-                    "further process",
+                    hint="run the same command again, which continues from the stored results; --jobs 1 "
+                    "starts no other process",
                 )
             every.merge(found)
     told(every)

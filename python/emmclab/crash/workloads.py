@@ -33,7 +33,7 @@ ABOUT = {
     "append-log": "append records to one file, each followed by fdatasync",
     "sqlite-MODE[-LEVEL]": f"insert rows, each in a transaction; MODE is {', '.join(MODES)}, LEVEL "
     f"{', '.join(LEVELS)}",
-    "NAME-unsynced": "the same where syncs return at once; all is written back every "
+    "NAME-unsynced": "the same, but syncs return at once; all data is written back every "
     f"{WRITE_BACK_EVERY} operations",
 }
 #: The file of the log, and of the database.

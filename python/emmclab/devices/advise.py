@@ -106,7 +106,7 @@ class Advised:
         best, metric = sound[0], ORDERS[self.by]
         if self.by == "lifetime":
             if best.life is None or self.life is None or not self.life.host_gb:
-                return "No lifetime is known: the device does not collect, or has no erase limit"
+                return "No lifetime is known: the device collects no garbage, or has no erase limit"
             field, scale = LIFETIME, GB
         else:
             field, scale = FIGURES[self.by], 1
@@ -149,7 +149,7 @@ _NOTES = {
     "write buffer": "written data is lost with the power until a flush",
     "command queue": "needs eMMC 5.1 and a host that uses it",
     "packed writes": "needs eMMC 4.5 and a host that packs",
-    "SLC cache": "SLC mode at half the read and a third of the program and erase time is an assumption",
+    "SLC cache": "assumed: SLC mode has half the read time, and a third of the program and erase times",
 }
 
 
@@ -173,7 +173,7 @@ def options(device: Device) -> list[Option]:
         Option("write buffer", "512 KB, written back at once", {"cache.size_kb": 512}),
         Option(
             "write buffer, 4 MB",
-            "4 MB, whole erase blocks leave when room is short",
+            "4 MB, written back in whole erase blocks when it is full",
             {"cache.size_kb": 4096, "cache.policy": "block_lru", "cache.write_back": "when_full"},
         ),
         Option("read cache", "4 MB of data read before", {"cache.read_kb": 4096}),
@@ -202,7 +202,7 @@ def options(device: Device) -> list[Option]:
                 "slc.fold_after_us": 10000,
             },
         ),
-        Option("parallel planes", "every plane works for itself", {"timing.parallelism": "both"}),
+        Option("parallel planes", "planes work independently of each other", {"timing.parallelism": "both"}),
         Option("static wear levelling", "cold data is moved too", {"wear.levelling": "static"}),
     ]
     return [option for option in found if _changes(option, values)]

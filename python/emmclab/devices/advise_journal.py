@@ -125,7 +125,7 @@ def advise_journal(
 def _wrapped(base: Result, run: Result) -> str:
     """Return a sentence with the share of requests in the area of the layer's log; empty if none."""
     share = run.fields["requests"]["wrapped_pct"] - base.fields["requests"]["wrapped_pct"]
-    return f"{share:.2g} % of the requests lie where the layer has its log and were wrapped" if share else ""
+    return f"{share:.2g} % of the requests lie in the layer's own log and were wrapped" if share else ""
 
 
 def _advice(

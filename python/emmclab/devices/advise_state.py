@@ -86,7 +86,7 @@ class State:
         if not self.meets:
             return f"{beside}, the nearest of {len(self.tried)} tried"
         line = f"{beside}, which meets the recorded response best"
-        return f"{line}; as near: {', '.join(self.alike)}" if self.alike else line
+        return f"{line}; equally near: {', '.join(self.alike)}" if self.alike else line
 
     @property
     def caution(self) -> str:
@@ -94,8 +94,8 @@ class State:
         if self.chosen != RECORDED or self.meets:
             return ""
         return (
-            f"no state of the device meets the recorded mean response within {MEETS_PCT:.0f} %: the nearest "
-            f"is {signed(self.error_pct or 0.0)} % from it, so the gains may be those of another device"
+            f"no state of the device meets the recorded mean response within {MEETS_PCT:.0f} %: the error of "
+            f"the nearest is {signed(self.error_pct or 0.0)} %, so the recorded device may gain more or less"
         )
 
     @property
@@ -137,7 +137,7 @@ def settle(
     # This run finishes before other runs open the traces: it rejects a pipe, which cannot be read twice.
     new = pool.submit(run, NEW).result()
     if not collects:
-        return _state(new, ASSUMED, "it does not collect"), new
+        return _state(new, ASSUMED, "it collects no garbage"), new
     if reason := _unlike(new, replay):
         base = pool.submit(run, USED).result()
         return _state(base, ASSUMED, reason), base
@@ -191,7 +191,7 @@ def _unlike(new: Result, replay: RunOptions) -> str:
         return "no response times are recorded"
     paced = replay.get("mode") == "back_to_back" or replay.get("rate", 1.0) != 1.0
     if paced or replay.get("layers"):
-        return "the requests do not come as they were recorded"
+        return "the requests do not reach the device as recorded"
     if not trusted(new):
         return "a new device does not serve the trace as it was recorded"
     ratio = 1 + beside["error_pct"] / 100

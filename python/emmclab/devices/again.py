@@ -78,7 +78,7 @@ def _opened(result: Stored, one: Mapping[str, Any]) -> tuple[Path, Trace]:
             kind="io",
             file=path,
             field="provenance.inputs",
-            hint="call the command in the folder in which the result was made, or put the trace back",
+            hint="run the command in the folder in which the result was made, or put the trace back",
         )
     traces = [read(place, **(one.get("reading") or {})) for place in places]
     for place, trace in zip(places, traces, strict=True):
@@ -106,7 +106,7 @@ def recipe_of(result: Stored) -> Recipe:
     inputs = result.provenance.get("inputs")
     reason = ""
     if "app" in fields or "live" in fields:
-        reason = "it was no replay of a trace: a run of `apps` and a served device cannot be repeated so"
+        reason = "it is no replay of a trace: a run of `apps` or of a served device cannot be repeated"
     elif options.get("victim"):
         reason = f"its victim policy `{options['victim']}` is a Python function"
     elif device is None or not inputs:

@@ -97,7 +97,7 @@ def preset_of(report: RegisterReport, base: Device, source: str, name: str) -> R
             device = Device(device.core.sized(capacity["bytes"], slc["bytes"] if slc else None, preserves))
     except ConfigError as error:
         raise ConfigError(
-            f"{source}: `{base.name}` cannot have what the registers say: {error}",
+            f"{source}: `{base.name}` cannot have the values of the registers: {error}",
             kind="config",
             file=source,
             field=error.field,
@@ -105,7 +105,7 @@ def preset_of(report: RegisterReport, base: Device, source: str, name: str) -> R
         ) from error
     if capacity is None:
         draft.notes.append(
-            f"no register gives the capacity: {size(device.capacity_bytes)} are those of {base.name}"
+            f"no register states the capacity: {size(device.capacity_bytes)} is that of {base.name}"
         )
     read: list[RegisterSetting] = [
         {"key": key, "value": draft.values[key], "from": whence} for key, whence in draft.whence.items()
@@ -121,7 +121,7 @@ def _refuse_other_kind(report: RegisterReport, base: Device, draft: _Draft) -> N
             f"`{base.name}` is a device of kind {kind}, and the registers are those of kind {report['kind']}",
             kind="config",
             field="--like",
-            hint=f"take `{report['like']}`, or leave it out",
+            hint=f"use `{report['like']}`, or leave it out",
         )
 
 
@@ -137,7 +137,9 @@ def _fit_cache(draft: _Draft) -> None:
     page_kb = max(group["page_kb"] for group in draft.base["geometry"]["block_groups"])
     fitted = min(max(kb, page_kb), _MOST_CACHE_KB)
     if fitted != kb:
-        draft.notes.append(f"{whence}: {kb} KB; the model has {page_kb} KB to {_MOST_CACHE_KB >> 10:,} MB")
+        draft.notes.append(
+            f"{whence}: {kb} KB; the model supports {page_kb} KB to {_MOST_CACHE_KB >> 10:,} MB"
+        )
         draft.set("cache.size_kb", fitted, whence)
 
 
@@ -200,9 +202,9 @@ def _toml(device: Device, base: Device, report: RegisterReport, draft: _Draft, s
     lines = [
         f"# Written by `emmclab preset` (version {__version__}) from {origin}.",
         "#",
-        "# read: a register of the device says so; its name and value follow.",
+        "# read: a register of the device states it; its name and value follow.",
         f"# sized: follows from the sizes that registers state, in whole blocks of {base.name}.",
-        f"# assumed: no register says it; it is that of {base.name}, a preset of the same class.",
+        f"# assumed: no register states it; it is that of {base.name}, a preset of the same class.",
         "# `emmclab calibrate TRACE` measures latencies, which no register has.",
     ]
     lines += [f"# note: {_one_line(note)}" for note in draft.notes]

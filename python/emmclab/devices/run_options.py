@@ -142,7 +142,7 @@ class OptionsOfAnyLayers(TypedDict, total=False):
         int | None,
         RunOption(
             None,
-            "Most bytes of the folder of preconditioned devices: the least recently used ones are removed.",
+            "Maximum size of the folder `images` in bytes: the least recently used devices are removed.",
             least=0,
             option=None,
         ),
@@ -197,14 +197,18 @@ class OptionsOfAnyLayers(TypedDict, total=False):
     ]
     distribution: Annotated[
         bool,
-        RunOption(False, "Give the distribution of response times (`response_distribution`).", option=None),
+        RunOption(
+            False,
+            "Add the distribution of response times to the result (`response_distribution`).",
+            option=None,
+        ),
     ]
     over_time: Annotated[
         bool | str | float,
         RunOption(
             False,
-            "Give requests, response times and the work of the device over time: in at most 256 bins, or in "
-            "bins of a width such as `1s` or a number of seconds.",
+            "Add requests, response times and the work of the device over time to the result: in at most 256 "
+            "bins, or in bins of a width such as `1s` or a number of seconds.",
             option=None,
         ),
     ]
@@ -233,8 +237,8 @@ class OptionsOfAnyLayers(TypedDict, total=False):
         bool,
         RunOption(
             True,
-            "Say in the result how it was made. That takes as long as some hundred requests, so that "
-            "studies say it once for all their runs.",
+            "Record in the result how it was made. This takes as long as some hundred requests, so "
+            "studies record it once for all their runs.",
             option=None,
         ),
     ]

@@ -338,7 +338,7 @@ def _cut(trace: Trace, recording: Recording) -> Cut:
     cut = recording.cut()
     if cut is None:
         raise UnsupportedError(
-            f"{_named(trace)}: its requests arrive at one time, so that it has no halves",
+            f"{_named(trace)}: all its requests arrive at the same time, so it has no halves",
             kind="unsupported",
             hint="give a recording with arrival times",
         )
@@ -370,7 +370,7 @@ def _no_model(trace: Trace, refused: Mapping[str, str]) -> UnsupportedError:
     return UnsupportedError(
         f"{_named(trace)}: no device could be tried: {reasons}",
         kind="unsupported",
-        hint="where the first half does not determine a device, name one with `--device`",
+        hint="if the first half does not determine a device, name one with `--device`",
     )
 
 
@@ -380,7 +380,7 @@ def _note(result: Result, device: Device, trace: Trace) -> str:
     if stopped := result.fields["run"]["stopped"]:
         notes.append(f"stopped before the end: {stopped}")
     if trace.name in Fitted.device(device).sources:
-        notes.append("was fitted to this recording, its second half, too")
+        notes.append("was fitted to all of this recording, including the second half")
     if wrapped := result.fields["requests"]["wrapped_pct"]:
         notes.append(f"{wrapped:.1f} % of the requests lie beyond the device and were wrapped")
     return "; ".join(notes)

@@ -81,8 +81,8 @@ def notes(found: Validation) -> list[str]:
             if kind not in found.cut.first_by_operation
         }
         said += [
-            f"calibrated: the first half has no {several(kind)}; what the {count:,} of the second half take "
-            "is not fitted"
+            f"calibrated: the first half has no {several(kind)}; the times of the {count:,} of the second "
+            "half are not fitted"
             for kind, count in unknown.items()
         ]
     said += [f"not tried: {name}: {reason}" for name, reason in found.refused.items()]
@@ -163,7 +163,7 @@ def groups(model: Model) -> list[TextTable]:
 def few_note(judgement: Judgement) -> str:
     """Return a note that explains the mark of small groups; empty if none is small."""
     few = [group for every in judgement.groups.values() for group in every if group.is_few]
-    return f"* fewer than {ENOUGH} requests, which carry no judgement" if few else ""
+    return f"* fewer than {ENOUGH} requests, which are too few for a judgement" if few else ""
 
 
 def _table(title: str, heading: str, found: Sequence[Group]) -> TextTable:

@@ -159,15 +159,15 @@ def compare(before: Table, after: Table, names: tuple[str, str]) -> Comparison:
     cautions = []
     was, now = before.description["identity"], after.description["identity"]
     if was["reading"] != now["reading"]:
-        cautions.append("The two were read with different options.")
+        cautions.append("The two fleets were read with different options.")
     if (was["version"], was["build"]) != (now["version"], now["build"]):
-        cautions.append("The two were profiled by different builds of emmclab.")
+        cautions.append("The two fleets were profiled by different builds of emmclab.")
     lengths = [summary.whole.median("duration_s") for summary in (first, second)]
     if all(lengths) and max(lengths) > _MUCH_LONGER * min(lengths):  # type: ignore[type-var, operator]
         labels = ", ".join(one.label.lower() for one in TOTALS)
         cautions.append(
-            f"The recordings are of unlike length (medians {duration(lengths[0])} and "
-            f"{duration(lengths[1])}): totals ({labels}) follow it."
+            f"The recordings differ in length (medians {duration(lengths[0])} and "
+            f"{duration(lengths[1])}): totals ({labels}) depend on it."
         )
     return Comparison(names, first, second, tuple(_differences(first.whole, second.whole)), tuple(cautions))
 

@@ -81,7 +81,7 @@ class Copy:
                 f"{self.name}: another process has written this table meanwhile",
                 kind="config",
                 file=self.name,
-                hint="run the same command again, which goes on from what was profiled now",
+                hint="run the same command again, which continues from what is profiled by now",
             )
         self.made.replace(self.path)
         self._note(made)

@@ -91,7 +91,7 @@ def profile_fleet(
             f"{source}: there is no recording",
             kind="io",
             file=str(source),
-            hint="name the folder that the recordings lie in, or a pattern of their names with --files",
+            hint="name the folder that contains the recordings, or a pattern of their names with --files",
         )
     with copy.alone():
         sweep(copy.path.absolute().parent)
@@ -116,7 +116,8 @@ def _keeping(copy: Copy) -> Iterator[None]:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
             raise
         hint = (
-            f"finished rows are kept in {state_of(copy.path)}; free some space, and the same command goes on"
+            f"finished rows are stored in {state_of(copy.path)}; free some space, and run the same command "
+            "again to continue"
         )
         raise InputError.of(error, copy.name, hint) from error
 

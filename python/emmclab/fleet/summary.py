@@ -165,7 +165,7 @@ def summarise(table: Table, by: Sequence[str] = ()) -> Summary:
                 f"{table.name}: recordings have no key `{key}`",
                 kind="config",
                 field="--by",
-                hint=f"take one of {', '.join(table.keys)}; a folder `{key}=VALUE` gives recordings one",
+                hint=f"use one of {', '.join(table.keys)}; recordings in folders `{key}=VALUE` have it",
             )
     rows = table.recordings(["path", *by, *(one.name for one in FIGURES)])
     parts: dict[str, list[tuple[Any, ...]]] = {}

@@ -54,7 +54,7 @@ class Table:
                 f"{self.name}: this table of a fleet is damaged, or of an earlier version",
                 kind="syntax",
                 file=self.name,
-                hint="name the folder of its recordings, of which it is made again",
+                hint="name the folder of its recordings, from which it is made again",
             )
         with questions() as database:
             described = database.execute("describe select * from read_parquet($path)", {"path": str(path)})

@@ -18,12 +18,12 @@ OUTLIER_RULE = (
 )
 #: Explanation of how two fleets are compared.
 TEST_RULE = (
-    "Mann-Whitney test, each recording as one value, counted out for up to 60 of them; p corrected for the "
-    f"number of figures by Holm's method, a difference from p <= {ALPHA:g}. Cliff's delta is the share of "
-    "pairs in which the second is larger, less that in which it is smaller. Where even complete separation "
-    "would not reach that p, corrected, there are too few recordings. Needed: recordings of each fleet that "
-    "can show a difference; where none is shown, those that show one of the size found in 4 of 5 cases "
-    "(Noether, 1987)"
+    "Mann-Whitney test, each recording as one value; exact for up to 60 recordings. p is corrected for the "
+    f"number of figures by Holm's method; p <= {ALPHA:g} shows a difference. Cliff's delta is the share of "
+    "pairs in which the second is larger, minus the share in which it is smaller. There are too few "
+    "recordings if even complete separation would not reach that corrected p. Needed: number of recordings "
+    "of each fleet that can show a difference; if none is shown, the number that shows one of the size found "
+    "in 4 of 5 cases (Noether, 1987)"
 )
 _HEADINGS = tuple({0: "Least", 50: "Median", 100: "Most"}.get(point, f"p{point}") for point in POINTS)
 

@@ -190,9 +190,8 @@ def _line_figure(clock: _Clock) -> Figure:
     return Figure(
         "cuts",
         "Cuts by verdict",
-        "A mark for each cut, in the row of the worst of its states; below, when the workload said that "
-        "something is safe. Numbers are those of the findings. A cut whose states all equal earlier ones "
-        "has no mark.",
+        "A mark for each cut, in the row of its worst state; below, a mark for each acknowledgement of the "
+        "workload. Numbers are those of the findings. A cut whose states all equal earlier ones has no mark.",
         partial(cuts.time_line, axis=clock.line),
         wide=True,
     )
@@ -204,7 +203,7 @@ def _commands_figure(number: int, clock: _Clock) -> Figure:
         f"commands-{number}",
         f"Commands before the cut of finding {number}",
         "A bar for each command from arrival to completion, without reads; the cut is the dashed line at 0. "
-        "Missing writes are not in the smallest state, although they had come.",
+        "Missing writes are not in the smallest state, although they had arrived.",
         draw,
         wide=True,
     )
@@ -299,13 +298,13 @@ def _provenance(summary: CrashSummary) -> list[tuple[str, str]]:
         ("Device", log["device"] + (f", lies: {log['lies']}" if log["lies"] != "none" else "")),
         ("Layers", ", ".join(log["layers"]) or "none"),
         ("File system", run.get("file_system", "of the log")),
-        ("Options of mkfs", " ".join(run.get("mkfs_options", ())) or "none more"),
+        ("Options of mkfs", " ".join(run.get("mkfs_options", ())) or "no others"),
         ("Options of mount", run.get("mount_options") or "none"),
         ("Workload", words.workload(summary)),
     ]
     if about is not None and about["name"]:
-        rows.append(("Its operations and seed", f"{about['operations']:,}, {about['seed']}"))
-    rows.append(("Log holds", f"{log['commands']:,} commands, {log['moments']:,} moments"))
+        rows.append(("Operations and seed of the workload", f"{about['operations']:,}, {about['seed']}"))
+    rows.append(("Contents of the log", f"{log['commands']:,} commands, {log['moments']:,} moments"))
     keys = ("cuts", "states", "seed", "tear", "recovery", "check", "recovery_cuts")
     values = dict(options)
     rows.append(("Options", ", ".join(f"{key} = {values[key]}" for key in keys)))

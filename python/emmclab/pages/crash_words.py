@@ -12,14 +12,14 @@ _BROKEN = {
     ("device", "completion"): "data of a completed write was lost, although there is no cache",
     ("device", "flush"): "data that was written before a completed flush was lost",
     ("device", "fua"): "data of a completed FUA or reliable write was lost",
-    ("device", "order"): "a write was there without one that a barrier orders before it",
-    ("device", "whole"): "a reliable write was there in part",
+    ("device", "order"): "a write was present without an earlier one that a barrier orders before it",
+    ("device", "whole"): "a reliable write was only partly present",
     ("device", "erased"): "data came back after a secure erase",
     ("layer", "recovery"): "the layer did not recover",
-    ("layer", "contents"): "sectors held neither what was promised nor what was written since",
+    ("layer", "contents"): "sectors contained neither the promised data nor data that was written later",
     ("journal", "commit"): "a commit block was written while blocks of its transaction could still be lost",
     ("journal", "data"): "a transaction was committed while data that it makes readable could still be lost",
-    ("journal", "home"): "a block was written home before the commit of its transaction was durable",
+    ("journal", "home"): "a block was written to its home before the commit of its transaction was durable",
     ("journal", "tail"): "the tail moved past transactions whose home blocks could still be lost",
     ("filesystem", "mountable"): "the file system could not be opened",
     ("filesystem", "consistent"): "structures of the file system contradicted each other",
@@ -81,7 +81,7 @@ def headline(summary: CrashSummary) -> str:
         shown = sum(one["states"] for one in summary["documented"])
         return f"No promise was broken in {tried}; {shown:,} states show a documented loss"
     if not summary["log"]["acknowledgements"]:
-        return f"Device and file system kept their promises in {tried}; the workload was told of nothing else"
+        return f"Device and file system kept their promises in {tried}; the workload acknowledged nothing"
     if summary["options"]["check"] is None:
         return (
             f"Device and file system kept their promises in {tried}; nothing checked the data of the workload"
@@ -108,11 +108,13 @@ def cautions(summary: CrashSummary) -> list[str]:
     if log["lies"] != "none":
         said.append(f"this device breaks a promise on purpose (cache.lies = {log['lies']})")
     if shares > 1:
-        said.append(f"part {number + 1} of {shares} of the states was tried: the others may hold more")
+        said.append(
+            f"part {number + 1} of {shares} of the states was tried: the others may contain more findings"
+        )
     if log["truncated"]:
         said.append("the log ends early: what came after its end was not tried")
     if (recordings := summary.get("recordings", 1)) > 1:
-        said.append(f"this page is of one of {recordings} recordings; the command line sums up all of them")
+        said.append(f"this page shows one of {recordings} recordings; the command line sums up all of them")
     said += summary["run"].get("notes", ())
     return said
 
@@ -140,17 +142,17 @@ def covered(summary: CrashSummary) -> list[tuple[str, str]]:
         "inside": "512 bytes; in flight, and not reliable, they may be garbled",
     }.get(options["tear"], options["tear"])
     rows = [
-        ("Moments", f"{tried['cuts']:,} of {tried['moments']:,} at which power could go"),
+        ("Moments", f"{tried['cuts']:,} of {tried['moments']:,} at which power could be cut"),
         ("States the contract allows at these cuts, at most", legal),
         ("States chosen", f"{tried['chosen']:,}, by {options['states'].replace(',', ', ')}"),
-        ("Equal to one before", f"{tried['equal']:,}, left out"),
+        ("Equal to an earlier one", f"{tried['equal']:,}, left out"),
         ("States recovered and judged", f"{summary['states']:,}"),
-        ("Writes beyond the promises at a cut, at most", f"{tried['most_unpromised']:,}"),
+        ("Writes at a cut that no promise covers, at most", f"{tried['most_unpromised']:,}"),
         ("Written as a whole or not at all", whole),
         *(
             [
                 (
-                    "Judged by an earlier run on the same grounds",
+                    "Judged by an earlier run under the same conditions",
                     f"{summary['reused_states']:,} of these states",
                 )
             ]
@@ -182,7 +184,7 @@ def not_covered(summary: CrashSummary) -> list[str]:
     if options["check"] is None:
         left.append("the contents of files: there is no check (--check)")
     if not log["acknowledgements"]:
-        left.append("what the application was told: it printed no line")
+        left.append("acknowledgements of the application: it printed no line")
     if options["share"][1] > 1:
         left.append(f"the other {options['share'][1] - 1} shards (--shard)")
     left.append("cuts while the file system itself recovers")

@@ -77,7 +77,7 @@ def _compared(tables: Sequence[Table], found: Comparison) -> str:
     delta = Figure(
         "effects",
         "Size of each difference",
-        f"1: every recording of {found.names[1]} has more than every one of {found.names[0]}; -1: less.",
+        f"1: every recording of {found.names[1]} is above every one of {found.names[0]}; -1: below.",
         effects,
         wide=True,
         of_all=True,

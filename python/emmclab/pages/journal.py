@@ -70,7 +70,7 @@ def _rate(rows: Rows) -> Chart:
 
 
 _FIGURES = (
-    Figure("shares", "Bytes written by role", "By role, or by what flags and addresses tell.", _shares),
+    Figure("shares", "Bytes written by role", "By role, or as flags and addresses indicate.", _shares),
     Figure(
         "changed",
         "Changed sectors of logged blocks",

@@ -100,7 +100,7 @@ FIGURES = (
     Figure(
         "response_cdf",
         "Cumulative distribution of response times",
-        "Share of reads or writes whose response (arrival to completion) took at most so long; the further "
+        "Share of reads or writes whose response (arrival to completion) took at most this long; the further "
         "left, the faster.",
         simulated.response_cdf,
         each=True,
@@ -116,10 +116,10 @@ FIGURES = (
     Figure(
         "time_line",
         "Over time",
-        "Of the requests that arrive in a step: response times (p99 at most 3 % too high); for one device "
-        "what they wait for; the mean number of unfinished requests (response times over the length of the "
-        "step); data of the host; blocks that the device collected, and times that it woke up. Drag to move, "
-        "Ctrl and the wheel (or a pinch) to zoom, double click to reset.",
+        "For the requests that arrive in a step: response times (p99 at most 3 % too high); for one device "
+        "the causes of their waits; the mean number of unfinished requests (sum of response times over the "
+        "length of the step); data of the host; blocks that the device collected, and its wake-ups. Drag to "
+        "move, Ctrl and the wheel (or a pinch) to zoom, double click to reset.",
         time_line,
         each=True,
         wide=True,

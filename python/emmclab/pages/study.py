@@ -112,7 +112,7 @@ def _head(
     notices = incomplete(results)
     for there, badge, what in ((failed, "failed", "failed"), (ended, "ended early", "ended early")):
         if there:
-            text = f"rows of the results have cells that {what}, which no figure includes."
+            text = f"rows of the results have cells that {what}; no figure includes them."
             notices.append(Notice(badge, text, f"#{what.split(' ', maxsplit=1)[0]}"))
     if note := overload_note(found):
         notices.append(Notice("overloaded", f"{note}."))

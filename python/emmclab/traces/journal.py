@@ -45,11 +45,13 @@ class Journal(Document):
                 blocks = commits["journal_blocks"]["mean"]
                 parts[0] += f", in {commits['commits']:,} commits of {blocks:.1f} blocks"
             if (unchanged := self["logged"]["unchanged_sectors_pct"]) is not None:
-                parts.append(f"{unchanged:.1f} % of the sectors logged are as they were logged before")
+                parts.append(
+                    f"{unchanged:.1f} % of the logged sectors are the same as in their last logged copy"
+                )
         elif share is None and (checkpoints := self._checkpoints()):
             parts = [checkpoints]
         elif share is None:
-            parts = ["Roles are not known, and no flag or address tells of a journal"]
+            parts = ["Roles are not known, and no flag or address indicates a journal"]
         else:
             by_flag = any(row["sign"] == "journal" for row in self["by_sign"])
             who = "the journal's thread wrote" if by_flag else "by their addresses, up to"
@@ -87,8 +89,8 @@ class Journal(Document):
         found = []
         if not self.by_roles:
             found.append(
-                "Roles are not known: this trace has no block notes. Flags and addresses tell which writes "
-                "are likely the journal's, not what their blocks are or how much of them changed."
+                "Roles are not known: this trace has no block notes. Flags and addresses show which writes "
+                "are likely the journal's, but not what their blocks are or how much of them changed."
             )
         if (commits := self["commits"]) is not None:
             parts = [f"Commits are counted by {commits['counted_by']}: {commits['commits']:,}"]

@@ -27,11 +27,11 @@ PartsProgress = Callable[[int, int, int], None]
 
 #: Figures that start again in each part, with the consequence.
 _ESTIMATES = {
-    "reuse_distance": "the first touch of a page in a part counts as its first of all",
+    "reuse_distance": "the first touch of a page in each part counts as its first touch in the trace",
     "update_interval": "an overwrite of a page that was last written in an earlier part has no interval",
-    "working_set": "over time a page counts anew in each part; the last value is exact",
+    "working_set": "over time a page is counted again in each part; the last value is exact",
     "miss_ratio": "caches are empty where a part begins",
-    "queue_depth": "requests that are unfinished where a part ends are not seen in the next one; the same "
+    "queue_depth": "requests that are unfinished at the end of a part do not count in the next one; the same "
     "holds for no-wait, busy and idle time, wake-ups and re-issues",
 }
 
@@ -184,7 +184,7 @@ def _paths(place: Path) -> list[Path]:
     paths = [place / one.path for one in recordings(place) if not Path(one.path).name.startswith("_")]
     if not paths:
         message = f"{place}: there is no part of a trace"
-        raise InputError(message, kind="io", file=str(place), hint="name the folder that the parts lie in")
+        raise InputError(message, kind="io", file=str(place), hint="name the folder that contains the parts")
     return paths
 
 

@@ -105,17 +105,17 @@ LEDGER_MEANINGS = {
     "split": "requests that the block layer split",
     "merged": "requests that the block layer merged into another",
     "requeued": "requests that the driver gave back and issued again",
-    "reordered": "requests that stood before one of earlier arrival, and were sorted",
+    "reordered": "requests that were recorded before one with an earlier arrival, and were sorted",
     "clock_jumps": "places where the clock jumps, forward or back, or the recording paused",
     "mended_jumps": "those of them that were taken out under `--mend-clock`",
-    "reissued": "requests that are suspected to be issued a second time; `null` where neither processes nor "
+    "reissued": "requests that are suspected to be issued a second time; `null` if neither processes nor "
     "completions are recorded",
     "dropped_reissues": "those of them that were dropped under `--drop-reissued`",
     "filtered": "requests left out under `--only`",
-    "filtered_before": "requests that were left out when the file was made, as it says",
+    "filtered_before": "requests that were left out when the file was made, as its header states",
     "notes_left_out": "requests whose block notes were left out under `--mend-clock`",
     "headers_stripped": "header blocks of packed commands, subtracted from the size of a request",
-    "rounded": "requests of bytes that do not begin and end at sectors of 512 bytes, and were rounded",
+    "rounded": "requests that do not begin and end at a multiple of 512 bytes, and were rounded to it",
     "ambiguous": "requests whose events match in more than one way",
     "unqueued": "requests whose queueing was not recorded; their arrival is their issue",
     "from_completion": "requests of which only the completion was recorded: its time is their arrival",
@@ -142,7 +142,13 @@ KEY_FIELDS = (
     Field("access_rate_kb_per_s", "Access rate", "KB/s", 2, "bytes per second of the duration"),
     Field("mean_inter_arrival_ms", "Mean inter-arrival", "ms", 2, "time between two reads or writes, mean"),
     Field("busy_pct", "Busy", "%", 2, "share of the duration in which a request is unfinished"),
-    Field("idle_pct", "Idle", "%", 2, "share of the duration in which none is, from first to last request"),
+    Field(
+        "idle_pct",
+        "Idle",
+        "%",
+        2,
+        "share of the duration in which no request is unfinished, from first to last request",
+    ),
 )
 
 #: Figures that re-issues change, with and without re-issues: the fields of `figures` and of `figures_without`
@@ -172,7 +178,7 @@ JUMP_FIELDS = (
     Field("direction", "Direction", "", 0, "`forward`, or `backward` where the clock was set back"),
     Field("time_s", "At", "s", 1, "last arrival before it, from the first arrival of the recording"),
     Field("request", "Request", "", 0, "number of the first request after it, counted from 1"),
-    Field("length_s", "Length", "s", 1, "from one arrival to the other, in either direction"),
+    Field("length_s", "Length", "s", 1, "time between the arrivals before and after it, in either direction"),
     Field("mended", "Mended", "", 0, "whether `--mend-clock` took it out of the trace"),
 )
 

@@ -46,7 +46,7 @@ class GuestMounts:
         """
         kind = kind_of(self.disk)
         if not kind:
-            raise NotMountedError("the disk holds no file system that is known")
+            raise NotMountedError("the disk contains no known file system")
         try:
             with self._running(kind).mounted(read) as files:
                 yield files

@@ -130,7 +130,7 @@ def _check_content(run: Run, target: Target, held: dict[int, list[Content]], sam
 
 
 def _another(target: Target, said: str, *, vouch: bool = True) -> ConfigError:
-    more = "; --same-device says that it is the same, and everything on it was lost" if vouch else ""
+    more = "; if it is the same device and has lost everything, add --same-device" if vouch else ""
     return ConfigError(
         f"{target.name}: this is not the device of the log's last run: {said}",
         kind="config",
@@ -244,7 +244,7 @@ class _Judging:
             return f"a record of block {sector.block:,}"
         if sector.run != self.plan.run:
             return "a record of an earlier run"
-        return f"step {sector.number:,}" if sector.number else "the first pass"
+        return f"data of step {sector.number:,}" if sector.number else "data of the first pass"
 
 
 def _begun(run: Run, writer: int, known: int) -> Iterator[Step]:

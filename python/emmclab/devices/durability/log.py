@@ -175,7 +175,7 @@ def _take(parts: list[Any], runs: dict[int, Run]) -> bool:
                 raise FormatError(
                     f"the log is of version {version}, and this emmclab reads version {VERSION}",
                     kind="version",
-                    hint="take the version of emmclab that has written it",
+                    hint="use the version of emmclab that wrote it",
                 )
             case ["ack", int(number), int(writer), int(step)]:
                 runs[number].acknowledged[writer].append(step)

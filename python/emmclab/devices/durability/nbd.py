@@ -66,7 +66,7 @@ class Nbd:
                 f"{address}: this disk cannot be {'written' if self._flags & _READ_ONLY else 'flushed'}",
                 kind="config",
                 field="TARGET",
-                hint="serve it with a cache that can be flushed, and not for reading only",
+                hint="serve it writable, with a cache that can be flushed",
             )
 
     def _connection(self) -> socket.socket:
@@ -84,7 +84,7 @@ class Nbd:
         connection.sendall(_REQUEST.pack(_REQUEST_MAGIC, flags, command, 0, at, length) + data)
         magic, failed, _ = _REPLY.unpack(_received(connection, _REPLY.size))
         if magic != _REPLY_MAGIC:
-            raise OSError(errno.EPROTO, "the NBD server gives no simple reply")
+            raise OSError(errno.EPROTO, "the NBD server does not send a simple reply")
         if failed:
             raise OSError(failed, "the NBD server reports an error")
         return _received(connection, length) if command == _READ else b""

@@ -8,10 +8,10 @@ from typing import Any, Self
 
 #: Forbidden behaviour of a device, in the order of the output, with its meaning.
 FINDINGS = {
-    "lost": "acknowledged by a flush, and older data or none is there",
-    "lost_through": "acknowledged by a write through the cache, and older data or none is there",
-    "order": "of these, a later write of the same writer is there",
-    "corrupt": "durable before, and neither old nor new data is there",
+    "lost": "acknowledged by a flush, but older data or no data is present",
+    "lost_through": "acknowledged by a write through the cache, but older data or no data is present",
+    "order": "of these, a later write of the same writer is present",
+    "corrupt": "durable before, but neither old nor new data is present",
     "torn": "not flushed, and only some sectors of the 4 KB are new",
     "garbled": "not flushed, and some sectors are neither old nor new",
 }

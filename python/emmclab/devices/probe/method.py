@@ -179,7 +179,7 @@ def _findings(found: Probe) -> list[str]:
         )
     elif found.wrote:
         words.append(
-            "clustered block: random writes of every size, or of none, are as fast as sequential ones"
+            "clustered block: not found; random writes are as fast as sequential ones at all sizes or at none"
         )
     else:
         words.append("clustered block: only writes can show it")

@@ -9,7 +9,7 @@ FIGURES = (
     Figure(
         "throughput_by_size",
         "Figure 3: throughput by request size",
-        "All data over all service time of the requests in a range. The published axis ends at 16 MB.",
+        "Total data divided by total service time, by range of sizes. The published axis ends at 16 MB.",
         distributions.throughput_by_size,
         paper=True,
         needs="high_kb",
@@ -82,7 +82,7 @@ FIGURES = (
     Figure(
         "wake_up",
         "Waking up",
-        "Delay between fetch and submission (or the service time) by the idle gap before: a step shows the "
+        "Delay between fetch and submission (or service time) by the idle gap before it: a step shows the "
         "device's power-saving threshold and the cost of waking.",
         distributions.wake_up,
         each=True,
@@ -129,7 +129,12 @@ FIGURES = (
         wide=True,
         optional=True,
     ),
-    Figure("hot_pages", "Hot pages", "How much goes to the hottest 1, 5 and 20 % of pages.", pages.hot_pages),
+    Figure(
+        "hot_pages",
+        "Hot pages",
+        "Share of page accesses to the hottest 1, 5 and 20 % of pages.",
+        pages.hot_pages,
+    ),
     Figure(
         "update_interval",
         "Update intervals",
@@ -151,8 +156,8 @@ FIGURES = (
     Figure(
         "reissue_by_idle",
         "Requests issued twice",
-        "Share of requests that are issued again, by the time without requests before: a step shows when the "
-        "link to the device sleeps.",
+        "Share of requests that are issued again, by the idle time before them: a step shows when the link "
+        "to the device sleeps.",
         distributions.reissue_by_idle,
     ),
     Figure(

@@ -92,7 +92,7 @@ def reissue_by_idle(rows: Rows) -> Chart:
         x=alt.X(
             "bin:N",
             sort=in_order(rows, "bin"),
-            title="time without requests before",
+            title="idle time before",
             axis=alt.Axis(labelAngle=-40, labelOverlap=False),
         ),
         y=alt.Y("pct:Q", title="issued again, % of requests", scale=alt.Scale(domain=[0, 100])),

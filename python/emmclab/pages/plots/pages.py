@@ -69,9 +69,7 @@ def hot_pages(rows: Rows) -> Chart:
     chart = chart_of(rows) if one else chart_of(rows).transform_filter("datum.op == 'write'")
     return chart.mark_bar().encode(
         x=alt.X("pages_pct:O", title="hottest pages, %", axis=alt.Axis(labelAngle=0)),
-        y=alt.Y(
-            "share_pct:Q", title="page touches that go there, %" if one else "page writes that go there, %"
-        ),
+        y=alt.Y("share_pct:Q", title="share of page touches, %" if one else "share of page writes, %"),
         xOffset=alt.XOffset("op:N") if one else alt.XOffset("trace:N", sort=traces_of(rows)),
         color=op_colour(rows) if one else trace_colour(rows),
         tooltip=tooltip(rows),
