@@ -61,6 +61,7 @@ def test_a_word_is_found_where_the_site_is_files_only(site: Path, browser: Brows
         page.locator("text=watermark").first.wait_for(state="attached")
 
 
+@pytest.mark.slow
 def test_every_page_fits_a_phone_and_loads_files_only(site: Path, browser: Browser) -> None:
     pages = sorted(site.rglob("*.html"))
     assert len(pages) > 40
