@@ -1,4 +1,4 @@
-"""The page of a reproduction: the answer first, then every table and figure beside the published one."""
+"""The page of a reproduction: the answer first, then every table and figure with the published values."""
 
 from __future__ import annotations
 
@@ -62,14 +62,14 @@ def render(results: Results, judged: Sequence[Claim], drawn: Sequence[Drawing] |
 
 
 class _Cell(TypedDict):
-    """A figure as text, and the value that it is sorted by."""
+    """A figure as text, and the value by which it is sorted."""
 
     text: str
     value: float | str
 
 
 class _Published(TypedDict):
-    """A published figure, and the reason to doubt it; empty without one."""
+    """A published figure, and the reason to doubt it; empty if there is none."""
 
     text: str
     doubt: str
