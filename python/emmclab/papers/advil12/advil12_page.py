@@ -170,8 +170,9 @@ def _length(results: Results) -> Drawing:
     return Drawing(
         "length",
         "Gain by the length of the recording",
-        "Not in the paper. Browsing for 144 hours, cut after so many requests: a short recording stays in "
-        "the log, a long one has to be moved. Drained: with the time to move what the log holds at the end.",
+        "Not in the paper. Browsing for 144 hours, cut after the given number of requests: a short recording "
+        "stays in the log, a long one has to be moved. Drained: with the time to move what the log holds at "
+        "the end.",
         rows,
         chart,
         "",

@@ -32,7 +32,7 @@ def recovers(results: Results) -> Measurement:
     return Measurement(
         f"{len(tested) - len(lost)} of {len(tested)} runs recover from all of {cuts:,} cuts",
         {"broken_runs": float(len(lost)), "control_broken_runs": float(len(lost_control))},
-        f"{said}{states:,} different states that the contract of the device allows at these moments, each "
+        f"{said}{states:,} different states that the contract of the device allows at these times, each "
         "recovered and "
         f"judged. Without flushes {len(lost_control)} of {len(control)} runs lose what was promised "
         f"({sum(run.result.lost_states for run in control):,} states of "

@@ -61,7 +61,7 @@ def render(answered: Answered, results: Mapping[str, Results]) -> str:
         trace_names=[],
         title="findings",
         head=Head(
-            answer=f"{len(known)} of {len(answered)} questions that no paper here answers, answered",
+            answer=f"{len(known)} of {len(answered)} questions that no paper here answers have an answer",
             lead=[
                 "Each finding has a question, an answer with its figures, how it was found, what limits it, "
                 f"and the command that shows it again. To cite: emmclab {__version__}, with the name of the "

@@ -41,8 +41,8 @@ def render(results: Results, judged: Sequence[Claim], drawn: Sequence[Drawing] |
             f"{results.about['about']}, run again: {results.about['cells']:,} profiles and simulations of "
             f"{len(results.profiles)} workloads.",
             f"{origin(results)} A claim about statistics that went into a made workload is restated: it says "
-            "that the paper's text and tables fit together, and no more. Only what could have failed counts "
-            "as tested.",
+            "that the paper's text and tables agree with each other, and no more. Only what could have "
+            "failed counts as tested.",
         ],
         definitions=table("iiswc15_table1_workloads"),
         tables=[(title, fields, _rows(results, fields)) for title, fields in TABLES],

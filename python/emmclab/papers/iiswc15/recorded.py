@@ -38,7 +38,7 @@ def origin(results: Results) -> str:
     said = (
         f"The original traces are public at SNIA IOTTA ({ARCHIVE}); the option --traces reads them. "
         f"{len(results.applications) + len(results.combos) - len(used)} workloads made from the paper's "
-        "published figures stand for those that are not given here."
+        "published figures replace those that are not given here."
     )
     if used:
         said += f" Recorded: {', '.join(one['workload'] for one in used)}."

@@ -250,7 +250,7 @@ def _cliff(results: Results) -> Drawing:
     return Drawing(
         "booster_cliff",
         "The cliff: mean response by the size of WriteBooster",
-        f"{UFS}, 80 % full; 0 is without it. The data say what share of the written bytes went past it.",
+        f"{UFS}, 80 % full; 0 is without it. The data have the share of written bytes that went past it.",
         rows,
         _lines(rows, _size(rows, "size of WriteBooster, GB"), y),
     )

@@ -30,7 +30,7 @@ LIMITS = (
     "loop: a phone that is too slow would have slowed the application down.",
     "Presets of UFS are fitted to announcements and a few measurements; `emmclab devices --check` prints how "
     "far they are from them. Times of pages of 4 KB on this flash are assumed, as are sizes of WriteBooster "
-    "and erases that blocks stand.",
+    "and erases that blocks endure.",
     "Used devices are filled in order. Months of use would leave holes, which collection has to work around.",
     "Energy, heat and throttling are not modelled.",
 )

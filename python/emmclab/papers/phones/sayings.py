@@ -79,7 +79,7 @@ def used(results: Results) -> list[str]:
         parts.append(f"{device} at most x{significant(found[name])} ({name})")
     return [
         f"Mean response when 90 % full over that of a new device: {'; '.join(parts)}. Used devices are "
-        "filled in order, and a UFS has hibernated since: fragmentation by months of use is not in it."
+        "filled in order, and a UFS has hibernated since: fragmentation by months of use is not included."
     ]
 
 
@@ -113,7 +113,7 @@ def booster(results: Results) -> list[str]:
     worst = _worst(with_it, lambda run: run["write_amplification"]["waf"])
     waf = [runs[worst]["write_amplification"]["waf"] for runs in (with_it, without)]
     said.append(
-        f"What it writes: data goes to its blocks and once more behind them, WAF {waf[0]:.2f} in place of "
+        f"Its cost: data is written to its blocks, and later to other blocks, WAF {waf[0]:.2f} in place of "
         f"{waf[1]:.2f} ({worst})." + _lives(with_it[worst], without[worst], worst)
     )
     return said
@@ -141,7 +141,7 @@ def _lives(with_it: Run, without: Run, name: str) -> str:
     if own is None or behind is None or alone is None:
         return ""
     return (
-        f" Its own blocks stand {own:,.0f} TB of {name}, those behind it {behind:,.0f}, and those of a "
+        f" Its own blocks endure {own:,.0f} TB of {name}, those behind it {behind:,.0f}, and those of a "
         f"device without it {alone:,.0f}."
     )
 
