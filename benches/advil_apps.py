@@ -1,12 +1,12 @@
-"""What Advil does for real applications: recorded traces on the devices of its paper, under each layer.
+"""The effect of Advil on real applications: recorded traces on the devices of its paper, with each layer.
 
     .venv/bin/python benches/advil_apps.py TRACE... [--mode MODE] [--reserved 256MB] [--seed 1] [--json FILE]
 
-The eMMC of the Galaxy S II, full of data, with a part of the microSD card as the reserved area; addresses
-are wrapped into 12 GB. Printed for each trace and layer: mean response, simulated time, bandwidth of writes
-until the last request and until the log was drained behind it, write amplification of the eMMC, and MB
-logged, moved to the original area (with padding) and kept hot. A name that comes with emmclab
-(`emmclab synth`) stands for a trace, with its seed.
+The eMMC of the Galaxy S II, full of data, with a part of the microSD card as the reserved area; addresses are
+wrapped into 12 GB. Prints for each trace and layer: mean response, simulated time, bandwidth of writes until
+the last request and until the log was drained afterwards, write amplification of the eMMC, and MB logged,
+moved to the original area (with padding) and kept hot. A name of a bundled workload (`emmclab synth`) is also
+accepted as a trace; it is generated with the seed.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _MB = 2**20
 
 
 def opened(name: str, seed: int) -> Trace:
-    """A trace by its path, or a workload or benchmark by its name."""
+    """Open a trace by its path, or a workload or benchmark by its name."""
     if Path(name).exists():
         return emmclab.read(name)
     if name in benchmarks():
@@ -50,7 +50,7 @@ def opened(name: str, seed: int) -> Trace:
 
 
 def run(name: str, label: str, options: argparse.Namespace) -> dict[str, Any]:
-    """One trace under one layer."""
+    """Run one trace with one layer."""
     layer, settings = LAYERS[label]
     chosen = {} if layer == "pass-through" else AREAS | {"reserved": options.reserved} | settings
     result = (

@@ -1,4 +1,4 @@
-"""States that are judged a second: in process, by e2fsck on a copy, and by a mount, of one log in one run.
+"""States judged per second: in process, by e2fsck on a copy, and by a mount, on the same log in one run.
 
 States of ext4 under `sqlite-wal` and `append-log` on `emmc51-cache`, 256 MB, with and without a check.
 """
@@ -14,7 +14,7 @@ from emmclab.crash import Options, Workload, explore, record_run
 from emmclab.crash.explore import open_run
 from emmclab.devices.device import Device
 
-#: Recovery, check, and cuts: programs are slow.
+#: Recovery, check, and number of cuts: external programs are slow.
 CASES = (
     ("process", None, 400),
     ("process", "append-log", 400),
@@ -25,7 +25,7 @@ CASES = (
 
 
 def main() -> None:
-    """Record a run for each workload, explore it, print a line for each way."""
+    """Record a run for each workload, explore it, and print a line for each way."""
     if os.geteuid() != 0 or not Path("/dev/fuse").exists():
         sys.exit("root and FUSE are needed")
     with tempfile.TemporaryDirectory() as folder:

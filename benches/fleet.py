@@ -1,10 +1,10 @@
-"""How fast a fleet of small recordings is profiled, as a whole process, and what the time goes into.
+"""The speed of profiling a fleet of small recordings, as a whole process, and the parts of its time.
 
     .venv/bin/python benches/fleet.py [RECORDINGS] [--requests 5000] [--jobs 2] [--folder DIR]
 
 Makes recordings from the workloads of the IISWC 2015 study, each with 100 to `--requests` requests, and runs
-`emmclab fleet` on them: from nothing, and with nothing changed; then, in this process, a recording by parts.
-Prints recordings a minute; the goal is 10,000 on two cores.
+`emmclab fleet` on them: first without earlier results, then with nothing changed. Then it measures in this
+process the steps of profiling a recording. Prints recordings per minute; the goal is 10,000 on two cores.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from emmclab.runtime.files import folder_aside
 from emmclab.traces.workload import Workload, workloads
 
 GOAL_PER_MINUTE = 10_000
-#: Recordings that are measured by parts.
+#: Number of recordings whose steps are measured.
 SAMPLE = 200
 
 
@@ -41,7 +41,7 @@ def make(folder: Path, count: int, most: int) -> None:
 
 
 def run(folder: Path, table: Path, jobs: int) -> tuple[float, float, dict[str, int]]:
-    """Run the command; give wall and processor time in seconds, and what it did."""
+    """Run the command; return wall and processor time in seconds, and its counts."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     started = time.perf_counter()
     command = [
@@ -64,7 +64,7 @@ def run(folder: Path, table: Path, jobs: int) -> tuple[float, float, dict[str, i
 
 
 def parts(paths: list[Path]) -> dict[str, float]:
-    """Give processor time of each part of a recording, ms, mean over these."""
+    """Return the processor time of each step of a recording, in ms, as the mean over these recordings."""
     spent = dict.fromkeys(
         ("open", "read and profile", "report", "histograms", "parse and flatten", "digest"), 0.0
     )
@@ -96,7 +96,7 @@ def parts(paths: list[Path]) -> dict[str, float]:
 
 
 def main() -> int:
-    """Print the figures; exit code 1 where the goal is missed."""
+    """Print the figures; exit code 1 if the goal is missed."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -106,7 +106,7 @@ def main() -> int:
     parser.add_argument("--folder", type=Path, help="where recordings are made, or are from an earlier run")
     given = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
-    # What is left by a run that was killed outright, the next one removes.
+    # The next run removes what a killed run left.
     with folder_aside(Path(tempfile.gettempdir())) as aside:
         folder = given.folder or aside / "recordings"
         if not folder.exists():
@@ -118,7 +118,7 @@ def main() -> int:
         print(f"{count:,} recordings, {given.jobs} processes: {wall:.1f} s, {rate:,.0f} a minute")
         again, used, did = run(folder, table, 1)
         print(f"again, {did['profiled']:,} profiled: {again:.1f} s ({used:.1f} s of processor time)")
-        # Workers are no children of this process: their time is that of one process, less its start.
+        # Workers are not children of this process: their time is that of one process, minus its start.
         _, one, did = run(folder, aside / "one.parquet", 1)
         each_ms, size_mb = 1e3 * (one - used) / count, table.stat().st_size / 2**20
         print(f"processor time of one: {each_ms:.2f} ms; table of {size_mb:.1f} MB")

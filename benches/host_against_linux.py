@@ -1,4 +1,4 @@
-"""The host model against Linux: block requests by role, of applications and of small programs.
+"""Compares the host model with Linux: block requests by role, of applications and of small programs.
 
 Each application of scripts/journal_workloads.py runs once more under strace. Its file operations go to the
 host model, and the counts of requests and sectors, by role, are compared with those of the bundled recording
@@ -34,12 +34,12 @@ _LARGE = [f"write 0 0 {8 << 20}"]
 
 
 def _each(count: int, *operations: str) -> list[str]:
-    """The operations for each number `{n}`; `{b}`, `{r}`, `{s}`: pages in order, at random, small steps."""
+    """Repeat operations for each `{n}`; `{b}`, `{r}`, `{s}`: pages in order, at random, small steps."""
     places = [{"n": n, "b": 4096 * n, "r": 4096 * (n * 7919 % 2048), "s": 256 * n} for n in range(count)]
     return [one.format(**place) for place in places for one in operations]
 
 
-#: Programs that are recorded as they run: what lies on the device beforehand, and what they do.
+#: Programs that are recorded as they run: initial content of the device, and operations.
 _PROGRAMS = {
     "append-fdatasync": (["write 0 0 0"], _each(200, "write 0 {s} 256", "fdatasync 0")),
     "overwrite-fsync": (_LARGE, _each(200, "write 0 {r} 4096", "wait 10", "fsync 0")),
@@ -70,7 +70,7 @@ _LINE = re.compile(r"^(\d+) +(\w+)\((.*)\) += (-?\d+)")
 
 
 class Recording:
-    """File operations of the model, from the system calls of a process."""
+    """Converts the system calls of a process to file operations of the model."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -81,12 +81,12 @@ class Recording:
         self.exists: set[str] = set()
 
     def inside(self, path: str) -> str | None:
-        """The path below the folder, or none."""
+        """Return the path below the folder; None if it is elsewhere."""
         full = Path(path)
         return str(full.relative_to(self.folder)) if full.is_relative_to(self.folder) else None
 
     def file(self, name: str) -> int:
-        """The number of a file, declared where it is new."""
+        """Return the number of a file, which is declared if it is new."""
         if name not in self.files:
             parent = str(Path(name).parent) if "/" in name else ""
             self.folders.setdefault(parent, len(self.folders))
@@ -95,7 +95,7 @@ class Recording:
         return self.files[name]
 
     def call(self, name: str, text: str, result: int) -> None:
-        """Add what a system call asks for."""
+        """Add the operations of a system call."""
         arguments = [one.strip() for one in text.split(",")]
         strings = re.findall(r'"((?:[^"\\]|\\.)*)"', text)
         if result < 0:
@@ -130,7 +130,7 @@ class Recording:
             self.on_open_file(name, arguments, result)
 
     def on_open_file(self, name: str, arguments: list[str], result: int) -> None:
-        """Add what a system call on an open file asks for."""
+        """Add the operations of a system call on an open file."""
         descriptor = int(arguments[0]) if arguments[0].isdigit() else -1
         if name == "syncfs":
             self.lines.append("sync")
@@ -163,7 +163,7 @@ class Recording:
 
 
 def operations(name: str, work: Path) -> list[str]:
-    """The file operations of an application; what it finds comes before the mark."""
+    """Return the file operations of an application; preparation comes before the mark."""
     folder = work / "files"
     folder.mkdir()
     recording = Recording(folder)
@@ -176,7 +176,7 @@ def operations(name: str, work: Path) -> list[str]:
         calls = [_LINE.match(line) for line in log.read_text(errors="replace").splitlines()]
         process = next(call[1] for call in calls if call)
         for call in calls:
-            # Descriptors are those of the application; of its children only a sync counts.
+            # File descriptors are those of the application; of its children only syncs count.
             if call and (call[1] == process or call[2] == "syncfs"):
                 recording.call(call[2], call[3], int(call[4]))
         if step == "prepare":
@@ -185,7 +185,7 @@ def operations(name: str, work: Path) -> list[str]:
 
 
 def perform(lines: list[str], folder: Path) -> None:
-    """Do on a file system what the operations of a program say."""
+    """Execute the operations of a program on a file system."""
     opened: dict[int, int] = {}
     for line in lines:
         word, *numbers = line.split()
@@ -218,7 +218,7 @@ def perform(lines: list[str], folder: Path) -> None:
 
 
 def live(name: str) -> dict[str, tuple[int, int]]:
-    """Requests and sectors by role that Linux sends for a program, on a file system mounted for it."""
+    """Return requests and sectors by role that Linux sends for a program, on a file system mounted for it."""
     before, after = _PROGRAMS[name]
     made = ["create 0"] if before else []
     with TemporaryDirectory() as work:
@@ -234,18 +234,18 @@ def live(name: str) -> dict[str, tuple[int, int]]:
             perform([*made, *after, "sync"], mount)
             end = disk.result()["requests.total"]
             disk.unmount()
-        # A loop device has no FUA: flush, commit block, flush stand for one write with preflush and FUA.
+        # A loop device has no FUA: flush, commit block, flush replace one write with preflush and FUA.
         asked, _ = _as_asked(parquet.read_table(record).to_pylist()[start:end])
         return counts(asked)
 
 
 def _readahead_kb() -> int:
-    """The window of read-ahead that this kernel gives a loop device."""
+    """Return the read-ahead window that this kernel gives a loop device, in KB."""
     return int(next(Path("/sys/block").glob("loop*/queue/read_ahead_kb")).read_text())
 
 
 def modelled(lines: list[str], *options: str) -> dict[str, tuple[int, int]]:
-    """Requests and sectors by role that the model sends."""
+    """Return requests and sectors by role that the model sends."""
     command = ["cargo", "run", "--release", "-q", "-p", "emmclab-host", "--example", "host_files", "--"]
     command += ["play", "linux-6", "ext4", str(_SIZE_GB << 21), *options]
     done = subprocess.run(
@@ -258,7 +258,7 @@ def modelled(lines: list[str], *options: str) -> dict[str, tuple[int, int]]:
 
 
 def recorded(name: str) -> dict[str, tuple[int, int]]:
-    """Requests and sectors by role in the recording, from the first write of data to the last commit."""
+    """Return requests and sectors by role in a recording, from the first data write to the last commit."""
     rows = parquet.read_table(ROOT / f"python/emmclab/data/annotated/{name}.parquet").to_pylist()
     first = next(at for at, row in enumerate(rows) if row["role"] and "data" in row["role"])
     last = max(at for at, row in enumerate(rows) if row["role"] and "commit" in row["role"])
@@ -266,7 +266,7 @@ def recorded(name: str) -> dict[str, tuple[int, int]]:
 
 
 def counts(rows: list[dict[str, Any]]) -> dict[str, tuple[int, int]]:
-    """Requests and sectors by role."""
+    """Count requests and sectors by role."""
     requests: Counter[str] = Counter()
     sectors: Counter[str] = Counter()
     for row in rows:
@@ -283,13 +283,13 @@ def counts(rows: list[dict[str, Any]]) -> dict[str, tuple[int, int]]:
 
 
 def compared(name: str) -> tuple[dict[str, tuple[int, int]], dict[str, tuple[int, int]]]:
-    """Requests and sectors by role, of Linux and of the model."""
+    """Return requests and sectors by role, of Linux and of the model."""
     if name not in _PROGRAMS:
         with TemporaryDirectory() as work:
             return recorded(name), modelled(operations(name, Path(work)))
     before, after = _PROGRAMS[name]
     lines = [f"file {number} 0" for number in range(100)]
-    # What was written before lies on the device, and not in memory.
+    # Data written before is on the device, and not in memory.
     lines += [f"preload {line.split()[1]} {line.split()[3]}" for line in before]
     lines += ["mark", *(["create 0"] if before else []), *after, "sync"]
     return live(name), modelled(lines, f"readahead_kb={_readahead_kb()}")

@@ -30,7 +30,7 @@ for number in range(int(sys.argv[2])):
 
 
 def served(device: str, layers: list[str], inserts: int, folder: Path) -> lab.Trace:
-    """Run the inserts on a served device; give the trace with the times of its simulation."""
+    """Run the inserts on a served device; return the trace with the times of its simulation."""
     trace, mount = folder / f"{len(list(folder.iterdir()))}.parquet", folder / "mount"
     mount.mkdir(exist_ok=True)
     with lab.serve(device, layers=layers, clock="free", mkfs="ext4", mount=mount, record=trace) as disk:
@@ -41,7 +41,7 @@ def served(device: str, layers: list[str], inserts: int, folder: Path) -> lab.Tr
 
 
 def duration(trace: lab.Trace) -> tuple[float, int]:
-    """Give the seconds from the first arrival to the last completion, and the number of requests."""
+    """Return the seconds from the first arrival to the last completion, and the number of requests."""
     rows = trace.to_arrow()
     arrivals, completions = (rows[name].to_pylist() for name in ("arrival_ns", "complete_ns"))
     return (max(completions) - min(arrivals)) / 1e9, len(arrivals)
@@ -60,7 +60,7 @@ def main() -> None:
         for mode in MODES:
             layers = [f"journal:{mode}"]
             seconds, requests = duration(served(given.device, layers, given.inserts, Path(name)))
-            # What lies where the layer has its log is wrapped: mkfs touches the end of the device.
+            # Addresses at the place of the layer's log are wrapped: mkfs accesses the end of the device.
             run = device.simulate(plain, layers=layers, mode="closed", wrap_addresses=True)
             replayed = f"{run['run.simulated_s']:11.3f} {run['requests.total']:9,}"
             print(f"{mode:12} {seconds:8.3f} {requests:9,} {replayed}", flush=True)

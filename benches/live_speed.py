@@ -1,10 +1,11 @@
-"""IOPS of a served device under fio, beside a plain file that another FUSE file system serves.
+"""IOPS of a served device under fio, compared with a plain file on another FUSE file system.
 
     .venv/bin/python benches/live_speed.py [--device small-1gb] [--seconds 5] [--runs 3]
 
-Both stand behind a loop device with direct I/O: the simulated device on a free clock, and a file in tmpfs
-behind Debian's `bindfs`. Requests of 4 KB at random places, in turn, so that a busy moment touches both; the
-median counts. The device has been written once before. Needs root, FUSE, loop devices, fio and bindfs.
+Both are accessed through a loop device with direct I/O: the simulated device on a free clock, and a file in
+tmpfs through Debian's `bindfs`. Requests of 4 KB at random places; both run in turn, so that load affects
+both alike, and the median counts. The device has been written once before. Needs root, FUSE, loop devices,
+fio and bindfs.
 """
 
 from __future__ import annotations
@@ -22,12 +23,12 @@ from statistics import median
 import emmclab as lab
 
 BYTES = 256 << 20
-#: Fields of fio's terse output, from 0.
+#: Fields of fio's terse output, counted from 0.
 _IOPS = {"randread": 7, "randwrite": 48}
 
 
 def iops(path: str, kind: str, depth: int, seconds: int) -> float:
-    """IOPS of random requests on a block device."""
+    """Return the IOPS of random requests on a block device."""
     words = ["fio", "--name=speed", f"--filename={path}", f"--rw={kind}", f"--iodepth={depth}", "--bs=4k"]
     words += ["--direct=1", "--ioengine=libaio", "--time_based", f"--runtime={seconds}", f"--size={BYTES}"]
     words += ["--output-format=terse"]
@@ -37,7 +38,7 @@ def iops(path: str, kind: str, depth: int, seconds: int) -> float:
 
 @contextlib.contextmanager
 def plain() -> Iterator[str]:
-    """A file in tmpfs, behind bindfs, as a loop device."""
+    """Provide a file in tmpfs, accessed through bindfs, as a loop device."""
     with contextlib.ExitStack() as ends:
         folder = ends.enter_context(tempfile.TemporaryDirectory(dir="/dev/shm"))
         mount = ends.enter_context(tempfile.TemporaryDirectory())

@@ -1,17 +1,16 @@
-"""How fast schemes with the map on the flash are simulated, and how much memory a device of 128 GB takes.
+"""Speed and memory of simulated schemes with the map on the flash, for a device of 128 GB.
 
     .venv/bin/python benches/map_schemes.py [--traces FOLDER] [--rounds N] [--random]
 
 Speed: million page operations of `telegram_exec` of a Pixel 6a on `galaxys2`, which is written once in full
-before, per second of processor time of the thread that simulates. That time is the least of all rounds, less
-the least of runs of one request, which fill the device too; the trace is read by another thread. Other
-programs slow it down by a tenth or so, where the time on the clock doubles.
+before, per second of processor time of the thread that simulates. That time is the least of all rounds, minus
+the least of runs with only one request, which also fill the device; the trace is read by another thread.
+Other programs slow it down by about a tenth when they double the wall time.
 
 Memory: the most that a process has resident with `systor24-clustered` (128 GB), written in full in order.
-`--random` overwrites its map at random instead, which takes minutes: no two units lie in a row then, so that
-learned segments are as many as can be.
-
-Exit code 1 where a scheme is below 3 million page operations a second, or takes more than 600 MB.
+`--random` overwrites its map at random instead, which takes minutes: no two units are consecutive then, so
+that the number of learned segments is maximal. Exit code 1 if a scheme is below 3 million page operations a
+second, or takes more than 600 MB.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ LIMIT_MB = 600
 
 
 def first_request_of(trace: Path, folder: Path) -> Path:
-    """Write the header and the first request of a trace into a file of their own."""
+    """Write the header and the first request of a trace into a separate file."""
     one = folder / "one.csv"
     with gzip.open(trace, "rt") as lines:
         one.write_text("".join(itertools.islice(lines, 2)))
@@ -43,7 +42,7 @@ def first_request_of(trace: Path, folder: Path) -> Path:
 
 
 def speed(scheme: str, trace: Path, one: Path, rounds: int) -> float:
-    """Million page operations per second of processor time, without preconditioning."""
+    """Return million page operations per second of processor time, without preconditioning."""
     device = emmclab.Device.preset("galaxys2").set({"mapping.scheme": scheme})
     least = {one: float("inf"), trace: float("inf")}
     operations = 0
@@ -58,7 +57,7 @@ def speed(scheme: str, trace: Path, one: Path, rounds: int) -> float:
 
 
 def peak_mb(scheme: str, trace: Path, precondition: str) -> float:
-    """The most memory of a process that simulates the large device, MB."""
+    """Return the peak memory of a process that simulates the large device, in MB."""
     command = [sys.executable, "-m", "emmclab", "simulate", str(trace), "--wrap-addresses", "--json"]
     command += ["--device", "systor24-clustered", "--precondition", precondition]
     command += ["--set", f"mapping.scheme={scheme}"]

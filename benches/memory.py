@@ -1,8 +1,8 @@
-"""How much memory a profile of a large trace takes, as a whole process.
+"""The memory that a profile of a large trace needs, as a whole process.
 
     .venv/bin/python benches/memory.py TRACE.parquet
 
-Prints requests, processor time and the peak resident memory; exit code 1 where that is over 200 MB.
+Prints requests, processor time and the peak resident memory; exit code 1 if the memory is over 200 MB.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""What each option of the simulated device costs while it is off, and while it is on, in instructions.
+"""The cost of each option of the simulated device while it is off and on, in instructions.
 
     .venv/bin/python benches/off_cost.py [--against OTHER_WHOLE_PROCESS]
 
-Off: the same run by this program and by another build of `whole_process`, most often of the commit before a
-change; an option that is off must cost nothing there. On: a run with the option over one without.
-Instructions are counted by `perf stat` where the kernel permits that, else by callgrind; unlike seconds they
-are the same whatever else the computer does. Reading the trace is part of every run.
+Off: the same run by this build and by another build of `whole_process`, usually of the commit before a
+change; an option that is off must not add instructions. On: the ratio of a run with the option to one
+without. Instructions are counted by `perf stat` if the kernel permits that, else by callgrind; unlike seconds
+they do not depend on other load. Reading the trace is part of every run.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ import emmclab
 ROOT = Path(__file__).parents[1]
 DEVICE = "small-1gb"
 REQUESTS = 40_000
-#: A quarter of the device, so that the mixed load collects.
+#: A device of a quarter of the size, so that the mixed load causes collection.
 SMALLER = {"geometry.block_groups.0.blocks": "68"}
-#: The option and the settings that turn it on.
+#: The settings that turn on each option.
 OPTIONS = {
     "sleep": {"power.sleep_after_us": "1000", "power.wake_us": "3000"},
     "queue of one command": {"controller.queue_depth": "1"},
@@ -57,7 +57,7 @@ OPTIONS = {
 
 
 def make_traces(folder: Path) -> tuple[Path, Path]:
-    """Write a mixed load with idle gaps for the options, and plain random writes for what is off."""
+    """Write a mixed load with idle gaps for the options, and random writes for the cost while off."""
     source = random.Random(2)  # noqa: S311
     at = 0
     mixed, plain = [], []
@@ -74,7 +74,7 @@ def make_traces(folder: Path) -> tuple[Path, Path]:
 
 
 def counter() -> list[str] | None:
-    """Give the command that counts instructions here, or None."""
+    """Return the command that counts instructions on this machine, or None."""
     perf = ["perf", "stat", "-x,", "-e", "instructions:u"]
     if shutil.which("perf"):
         tried = subprocess.run([*perf, "true"], capture_output=True, text=True, check=False)
@@ -97,7 +97,7 @@ def instructions(count: list[str], program: Path, trace: Path, settings: dict[st
 
 
 def page_operations(trace: Path, settings: dict[str, str]) -> int:
-    """Run the same in Python for the page operations, which the program prints for people only."""
+    """Run the same in Python to get the number of page operations, which the program prints only as text."""
     device = emmclab.Device.preset(DEVICE).set(settings)
     result = device.simulate(emmclab.read(trace), mode="open", wrap_addresses=True)
     return int(result["flash.page_reads.total"] + result["flash.page_programs.total"])

@@ -1,9 +1,9 @@
-"""What the profile of a trace in parts takes, by the number of parts, as a whole process.
+"""The cost of profiling a trace in parts, by the number of parts, as a whole process.
 
     .venv/bin/python benches/parts.py [PARTS...] [--requests 1000000] [--jobs 2]
 
-A part holds so many requests of a model, made with a seed of its own, and begins where the one before ends.
-Prints wall and processor time, and the peak of memory; exit code 1 where that is over 300 MB for each job.
+A part has this many requests of a model, generated with its own seed, and begins where the previous one ends.
+Prints wall and processor time, and the peak of memory; exit code 1 if the peak is over 300 MB for each job.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _BETWEEN_NS = 1_000_000_000
 
 
 def make(folder: Path, parts: int, requests: int) -> None:
-    """Make what is missing of so many parts."""
+    """Make those of the parts that do not exist yet."""
     model, begins_ns = Workload.preset("Facebook"), 0
     with duckdb.connect(config={"threads": 1, "memory_limit": "1GB"}) as database:
         for number in range(parts):
@@ -46,7 +46,7 @@ def make(folder: Path, parts: int, requests: int) -> None:
 
 
 def measure(folder: Path, jobs: int) -> float:
-    """Profile the parts, print a row, and give the peak of memory in MB."""
+    """Profile the parts, print a row, and return the peak of memory in MB."""
     words = [sys.executable, "-m", "emmclab", "profile", str(folder), "--jobs", str(jobs), "--json"]
     started = time.monotonic()
     with tempfile.TemporaryFile() as said:
@@ -80,7 +80,7 @@ def main() -> int:
     print("     requests  parts  jobs     MB   unique pages   wall s    CPU s  peak MB", flush=True)
     within = True
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
-    # What is left by a run that was killed outright, the next one removes.
+    # The next run removes what a killed run left.
     with folder_aside(Path(tempfile.gettempdir())) as folder:
         for parts in sorted(given.parts):
             make(folder, parts, given.requests)

@@ -1,4 +1,4 @@
-"""What a user has today against emmclab, whole processes on the same data in one run.
+"""Compares emmclab with existing tools: whole processes on the same data in one run.
 
     .venv/bin/python benches/peers.py
 
@@ -43,18 +43,18 @@ print(len(t), kb.sum(), kb.max(), kb.mean(), kb[~write].mean(), kb[write].mean()
 
 
 class Cost(NamedTuple):
-    """Seconds on the clock and of processors."""
+    """Wall time and processor time, in seconds."""
 
     wall_s: float
     cpu_s: float
 
     def row(self, what: str) -> str:
-        """A line of the table."""
+        """Return a line of the table."""
         return f"{what:<52} {self.wall_s:>8.2f} {self.cpu_s:>8.2f}"
 
 
 def best(*commands: list[str], folder: Path) -> Cost:
-    """The least of three runs of these commands, one after the other."""
+    """Return the least cost of three runs of these commands, which run one after the other."""
     costs = []
     for _ in range(3):
         begin, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -68,7 +68,7 @@ def best(*commands: list[str], folder: Path) -> Cost:
 
 
 def repeat_blktrace(folder: Path) -> int:
-    """Write the small recorded files many times over, the clock running on; give the number of events."""
+    """Write the small recorded files many times over, with increasing times; return the number of events."""
     events = 0
     for cpu in (0, 1):
         data = gzip.decompress((FIXTURES / f"little.blktrace.{cpu}.gz").read_bytes())

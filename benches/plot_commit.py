@@ -1,11 +1,11 @@
-"""One commit of ext4 as it reaches the device, without and with each mode of the layer `journal`.
+"""Plots one commit of ext4 as it reaches the device, without and with each mode of the layer `journal`.
 
     .venv/bin/python benches/plot_commit.py [--redraw]
 
 Serves emmc51-cache with a mounted ext4 (root) for each mode, appends 41 records to a file with fdatasync
-after each (the workload `append-log` of `emmclab crash`), and takes the commands that the device had in the
-last of them: by then the same blocks were logged before. Writes docs/concepts/journal-commit.json and draws
-the .svg beside it; `--redraw` draws the data that is there.
+after each (the workload `append-log` of `emmclab crash`), and uses the device's commands of the last append:
+by then the same blocks have been logged before. Writes docs/concepts/journal-commit.json and draws the .svg
+beside it; `--redraw` draws the existing data.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ DATA = ROOT / "docs" / "concepts" / "journal-commit.json"
 PICTURE = DATA.with_suffix(".svg")
 MODES = ("none", "legacy", "ordered_fua", "delta", "packed", "aware", "no_barrier", "no_journal")
 OPERATIONS = 41
-#: What a command is drawn as, in the order of the legend.
+#: Kinds of commands in the drawing, in the order of the legend.
 KINDS = ("write", "forced write", "reliable write", "flush")
 
 
 def commit(mode: str) -> list[dict[str, Any]]:
-    """Give the commands of the last operation in a mode, by time since it began."""
+    """Return the commands of the last operation in a mode, by time since it began."""
     layers = () if mode == "none" else (f"journal:{mode}",)
     with scratch() as folder:
         log = folder / "run.log"
@@ -52,7 +52,7 @@ def commit(mode: str) -> list[dict[str, Any]]:
 
 
 def kind(row: dict[str, Any]) -> str:
-    """Name what a command is drawn as."""
+    """Return the kind of a command in the drawing."""
     if row["op"] == "flush":
         return "flush"
     found = [name for name in ("reliable", "forced") if name in row["flags"]]
@@ -60,7 +60,7 @@ def kind(row: dict[str, Any]) -> str:
 
 
 def draw(rows: list[dict[str, Any]]) -> str:
-    """Draw a line of time for each mode, as SVG."""
+    """Draw a timeline for each mode, as SVG."""
     shown = [row | {"kind": kind(row), "label": f"{row['kb']:g}" if row["kb"] else ""} for row in rows]
     # A preflush is one command with its write; it is marked in the label.
     for row in shown:
@@ -78,7 +78,7 @@ def draw(rows: list[dict[str, Any]]) -> str:
 
 
 def main() -> None:
-    """Run unless told not to, and draw."""
+    """Measure unless `--redraw` is given, and draw."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--redraw", action="store_true")
     if not parser.parse_args().redraw:

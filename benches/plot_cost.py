@@ -1,10 +1,10 @@
-"""What a page operation costs by size of the device and length of the run: measured, kept and drawn.
+"""Plots the cost of a page operation by size of the device and length of the run.
 
     .venv/bin/python benches/plot_cost.py [--redraw] [--rounds 3] [--longest 1000000000] [--largest 1024]
 
-Runs `device_cost` for each case, one round over all after the other, keeps the fastest run of each (a busy
-minute of the host is not the device's), writes docs/concepts/device-cost.json and draws the .svg beside it;
-`--redraw` draws the data that is there. A round takes three minutes, the largest device 2 GB of memory.
+Runs `device_cost` for each case, in rounds over all cases, keeps the fastest run of each (load on the host
+must not count), writes docs/concepts/device-cost.json and draws the .svg beside it; `--redraw` draws the
+existing data. A round takes three minutes, the largest device 2 GB of memory.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ LENGTHS = (10**5, 10**6, 10**7, 10**8, 10**9)
 
 
 def measure(rounds: int, longest: int, largest: int) -> list[dict[str, Any]]:
-    """Give the fastest run of every case up to these bounds, each in a process of its own."""
+    """Return the fastest run of every case up to these bounds, each in a separate process."""
     build = "cargo build --release --quiet --workspace --example device_cost"
     subprocess.run(build.split(), check=True, cwd=ROOT)
     program = (
@@ -47,7 +47,7 @@ def measure(rounds: int, longest: int, largest: int) -> list[dict[str, Any]]:
 
 
 def panel(rows: list[dict[str, Any]], across: tuple[str, str], up: tuple[str, str]) -> alt.Chart:
-    """Draw one figure against another; the first axis is logarithmic."""
+    """Draw one figure over another; the first axis is logarithmic."""
     ticks = [row[across[0]] for row in rows]
     scale = alt.Scale(type="log", base=10 if across[0] == "requests" else 2)
     axis = alt.Axis(values=ticks, format="~s" if across[0] == "requests" else "d")
@@ -59,7 +59,7 @@ def panel(rows: list[dict[str, Any]], across: tuple[str, str], up: tuple[str, st
 
 
 def draw(rows: list[dict[str, Any]]) -> str:
-    """Put the panels side by side, as SVG."""
+    """Arrange the panels side by side, as SVG."""
     sizes = [row for row in rows if row["case"] == "size"]
     lengths = [row for row in rows if row["case"] == "length"]
     cost = ("ns_per_page_operation", "ns per page operation")
@@ -72,7 +72,7 @@ def draw(rows: list[dict[str, Any]]) -> str:
 
 
 def main() -> None:
-    """Measure unless told not to, and draw."""
+    """Measure unless `--redraw` is given, and draw."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--redraw", action="store_true")
     parser.add_argument("--rounds", type=int, default=3)

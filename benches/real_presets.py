@@ -1,12 +1,12 @@
-"""How fast presets of real devices are simulated, beside those of papers: the bench of record of the device.
+"""The simulation speed of presets of real devices, compared with those of papers: the reference benchmark.
 
     .venv/bin/python benches/real_presets.py [--traces FOLDER] [--against OTHER_WHOLE_PROCESS] [--rounds N]
 
 Three workloads: Messaging (Nexus 5), Telegram (Pixel 6a), and a stream of random writes of 4 to 64 KB that
-keeps collection busy, on devices cut down to less than 1 GB where a setting allows that. Whole processes, in
-turn, so that no build has the quiet moments of the machine for itself; the fastest run counts. Million
-page operations per second of the replay, and with `--against` the other build's and the ratio: above 1, this
-build is the faster one.
+keeps collection busy, on devices reduced to less than 1 GB if a setting allows that. Whole processes run in
+turn, so that changes in the machine's load affect all builds alike; the fastest run counts. Million page
+operations per second of the replay, and with `--against` the other build's and the ratio: above 1, this build
+is the faster one.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ PRESETS = (
     "ssdsim",
     "small-1gb",
 )
-#: Settings that make a device small enough for a short stream to collect. Block-mapped devices merge from the
-#: first overwrite on.
+#: Settings that make a device so small that a short stream causes collection. Block-mapped devices merge from
+#: the first overwrite on.
 SMALL = {
     "nexus5": {"geometry.block_groups.0.blocks": 70, "geometry.block_groups.1.blocks": 120},
     "emmc51-tlc": {"geometry.block_groups.0.blocks": 40},
@@ -63,7 +63,7 @@ def stream(folder: Path) -> Path:
 
 
 def speed(program: str, arguments: list[str]) -> float:
-    """Million page operations per second of one run."""
+    """Return million page operations per second of one run."""
     out = subprocess.run([program, *arguments], capture_output=True, text=True, check=False)
     found = SPEED.search(out.stdout)
     if not found:
@@ -72,7 +72,7 @@ def speed(program: str, arguments: list[str]) -> float:
 
 
 def workloads(traces: Path, folder: Path) -> dict[str, Path]:
-    """Every workload whose trace is there."""
+    """Return every workload whose trace exists."""
     found = {"stream": stream(folder)}
     for name, source in (
         ("messaging", traces / "nexus5" / "log106_Messaging.txt"),

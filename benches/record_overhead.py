@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What recording costs: interleaved pairs of runs with the recorder off and on, as root.
+"""The overhead of recording: interleaved pairs of runs with the recorder off and on, as root.
 
     cargo build --release -p emmclab-record --example record
     python3 benches/record_overhead.py [--pairs 15] [--record PATH-OF-THE-EXAMPLE]
@@ -25,13 +25,13 @@ from pathlib import Path
 
 
 def run(*command: str) -> str:
-    """Runs a command and returns what it printed."""
+    """Run a command and return what it printed."""
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
 
 
 @contextmanager
 def loop_disk() -> Iterator[tuple[str, Path]]:
-    """A mounted ext4 file system on a loop device over tmpfs."""
+    """Provide a mounted ext4 file system on a loop device over tmpfs."""
     with tempfile.TemporaryDirectory() as work:
         run("mount", "-t", "tmpfs", "-o", "size=1g", "none", work)
         try:
@@ -51,13 +51,13 @@ def loop_disk() -> Iterator[tuple[str, Path]]:
 
 
 def counted(device: str) -> int:
-    """Reads, writes, discards and flushes that the device has done."""
+    """Return the numbers of reads, writes, discards and flushes that the device has completed."""
     fields = Path("/sys/block", Path(device).name, "stat").read_text().split()
     return sum(int(fields[i]) for i in (0, 4, 11, 15))
 
 
 def fio(folder: Path) -> float:
-    """Requests per second of a fixed number of requests at fixed places."""
+    """Return requests per second of a fixed number of requests at fixed places."""
     report = run(
         "fio", "--name=mix", f"--filename={folder}/data", "--size=64m", "--rw=randrw", "--bs=4k", "--direct=1",
         "--ioengine=libaio", "--iodepth=4", "--randseed=1", "--io_size=256m", "--norandommap=1", "--output-format=json",
@@ -67,7 +67,7 @@ def fio(folder: Path) -> float:
 
 
 def sqlite(folder: Path) -> float:
-    """Transactions per second in rollback mode."""
+    """Return transactions per second in rollback mode."""
     file = folder / "messages.db"
     file.unlink(missing_ok=True)
     statements = (
@@ -79,7 +79,7 @@ def sqlite(folder: Path) -> float:
 
 
 class Recording:
-    """The recorder beside a workload."""
+    """The recorder, running in parallel to a workload."""
 
     def __init__(self, program: str, device: str, folder: Path) -> None:
         command = [program, "--device", device, str(folder / "trace.parquet")]
@@ -89,7 +89,7 @@ class Recording:
         assert self.process.stderr and "recording" in self.process.stderr.readline()
 
     def end(self) -> tuple[int, int, float]:
-        """Events seen, events lost, processor seconds."""
+        """End it; return events seen, events lost and processor seconds."""
         assert self.process.stdin and self.process.stdout
         self.process.stdin.close()
         said = self.process.stdout.read()
@@ -101,26 +101,26 @@ class Recording:
 
 
 def summary(values: list[float], digits: int = 0) -> str:
-    """Median and quartiles."""
+    """Return median and quartiles as text."""
     low, middle, high = statistics.quantiles(values, n=4)
     return f"{middle:>10,.{digits}f} ({low:,.{digits}f} - {high:,.{digits}f})"
 
 
 def within_pairs(values: dict[bool, list[float]]) -> str:
-    """Median and quartiles of the change from off to on, in percent."""
+    """Return median and quartiles of the change from off to on, in percent."""
     change = [100 * (on / off - 1) for off, on in zip(values[False], values[True], strict=True)]
     low, middle, high = statistics.quantiles(change, n=4)
     return f"{middle:+.1f} % ({low:+.1f} - {high:+.1f})"
 
 
 def processor_us() -> float:
-    """Processor time of the workloads so far, in user and kernel mode."""
+    """Return the processor time of the workloads so far, in user and kernel mode."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return (used.ru_utime + used.ru_stime) * 1e6
 
 
 def compare(name: str, unit: str, work: Callable[[Path], float], pairs: int, program: str) -> None:
-    """Prints the rows of one workload."""
+    """Print the rows of one workload."""
     speeds: dict[bool, list[float]] = {False: [], True: []}
     requests: dict[bool, list[int]] = {False: [], True: []}
     costs: dict[bool, list[float]] = {False: [], True: []}
@@ -129,7 +129,7 @@ def compare(name: str, unit: str, work: Callable[[Path], float], pairs: int, pro
     with loop_disk() as (device, folder), tempfile.TemporaryDirectory() as out:
         work(folder)
         for pair in range(pairs):
-            # Which comes first alternates, so that a drift of the machine touches both alike.
+            # The order alternates, so that a drift of the machine affects both alike.
             for on in (False, True) if pair % 2 == 0 else (True, False):
                 run("sync")
                 before = counted(device)
@@ -159,7 +159,7 @@ def compare(name: str, unit: str, work: Callable[[Path], float], pairs: int, pro
 
 
 def main() -> None:
-    """Runs both workloads."""
+    """Run both workloads."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -1,8 +1,8 @@
-"""What judging suspected re-issues costs while Parquet is read, in instructions for each request.
+"""The cost of detecting suspected re-issues while Parquet is read, in instructions per request.
 
     .venv/bin/python benches/reissue_cost.py [REQUESTS]
 
-Each kind of trace is read twice: once judged, once with the marks that the file stores; all else is
+Each kind of trace is read twice: once with detection, once with the marks that the file stores; all else is
 the same. Instructions are counted as by `off_cost.py`, and do not depend on what else the computer does.
 """
 

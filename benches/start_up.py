@@ -1,9 +1,9 @@
-"""How long the command line takes to start: milliseconds by the wall of whole processes, best and median.
+"""The time that the command line takes to start: wall milliseconds of whole processes, best and median.
 
     .venv/bin/python benches/start_up.py [RUNS]
 
-The trace is the smallest that comes with emmclab, so that next to nothing is computed. The commands take
-turns, so that a busy machine disturbs all of them alike. The first row is what any Python program pays.
+The trace is the smallest bundled one, so that almost nothing is computed. The commands take turns, so that
+load on the machine affects all of them alike. The first row is the start of Python itself.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What a sweep costs beside its cells, by their number: `sweep_overhead.py [--on local|ray] [CELLS...]`.
+"""The overhead of a sweep by the number of cells: `sweep_overhead.py [--on local|ray] [CELLS...]`.
 
 Overhead = (wall time x workers - sum of cell times) / sum of cell times, of a whole run: from the definition
-of the study to its tables. Beside it the CPU time of the coordinator in ms for each cell, and its peak of
-memory. A cell is a simulation of some 10 ms.
+of the study to its tables. Also prints the CPU time of the coordinator in ms for each cell, and its peak of
+memory. A cell is a simulation of about 10 ms.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from emmclab.studies import Study
 from emmclab.studies.run import run_cells
 from emmclab.studies.sweep import Progress
 
-#: Cells of an input with one seed: the devices, settings and modes below.
+#: Number of cells of an input with one seed: the devices, settings and modes below.
 EACH = 1 + 2 * 2 * 2 * 12
 STUDY = """
 name = "overhead"
@@ -43,10 +43,10 @@ modes = ["open", "closed"]
 
 
 def measure(folder: Path, cells: int, requests: int, on: str, jobs: int) -> None:
-    """Run a study of so many cells, keep its results in a folder, and print a row."""
+    """Run a study of this many cells, store its results in a folder, and print a row."""
     text = STUDY.format(seeds=list(range(1, max(2, round(cells / EACH) + 1))), requests=requests)
     last: list[Progress] = []
-    # Starting a cluster belongs to no study.
+    # The time to start a cluster does not count.
     engine = executor(jobs, on)
     before, started = time.process_time(), time.monotonic()
     study = Study.parse(text, "overhead.toml")
@@ -70,13 +70,13 @@ def measure(folder: Path, cells: int, requests: int, on: str, jobs: int) -> None
 
 
 def end_with_parent() -> None:
-    """End when the standard input does, which a killed parent closes."""
+    """End when standard input ends, which also happens if the parent is killed."""
     sys.stdin.read()
     os._exit(1)
 
 
 def main() -> None:
-    """Measure each number of cells in a process of its own, whose peak of memory is then its own."""
+    """Measure each number of cells in a separate process, so that the peak of memory is its own."""
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("cells", type=int, nargs="*", default=[1_000, 3_000, 10_000])
     options.add_argument("--on", default="local")
@@ -92,7 +92,7 @@ def main() -> None:
     print("    cells workers  ms/cell  expand s   wall s  overhead%  coordinator  memory MB", flush=True)
     for cells in chosen.cells:
         words = ["--on", chosen.on, "--jobs", str(chosen.jobs), "--requests", str(chosen.requests)]
-        # What is left by a run that was killed outright, the next one removes.
+        # The next run removes what a killed run left.
         with folder_aside(Path(tempfile.gettempdir())) as folder:
             command = [sys.executable, __file__, str(cells), "--one", str(folder), *words]
             with subprocess.Popen(command, stdin=subprocess.PIPE) as one:

@@ -3,11 +3,11 @@
 
     sudo .venv/bin/python benches/tracer_overhead.py [--logs 200] [--write]
 
-BIOtracer collects 32 KB of records, about 300 requests, and appends them to a log file on the recorded
-eMMC. The same is done here on ext4 on a loop device over tmpfs (open, append 32 KB, fsync, close) and the
-device's counter of requests read before and after each log. Beside it, what `emmclab record` adds for as
-many requests: with its recording elsewhere, and with its recording on the recorded device itself. `--write`
-keeps the figures where the claims ledger reads them.
+BIOtracer collects 32 KB of records, about 300 requests, and appends them to a log file on the recorded eMMC.
+The same is done here on ext4 on a loop device over tmpfs (open, append 32 KB, fsync, close), and the device's
+counter of requests is read before and after each log. For comparison, it measures what `emmclab record` adds
+for the same number of requests: with its recording elsewhere, and with its recording on the recorded device
+itself. `--write` stores the figures in the file that the claims ledger reads.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ BLOCK = 4096
 
 
 class Counts(NamedTuple):
-    """What the device has completed (Documentation/block/stat.rst)."""
+    """Numbers of requests that the device has completed (Documentation/block/stat.rst)."""
 
     data: int
     """Reads and writes, which are what BIOtracer records."""
@@ -48,14 +48,14 @@ def counted(device: str) -> Counts:
 
 
 def settled(device: str, folder: Path) -> Counts:
-    """The counters once the file system has written all that it holds."""
+    """Return the counters after the file system has written all dirty data."""
     subprocess.run(["sync", "-f", str(folder)], check=True)
     time.sleep(0.05)
     return counted(device)
 
 
 def append_log(folder: Path, number: int) -> None:
-    """One full buffer of records goes to the log file."""
+    """Append one full buffer of records to the log file."""
     descriptor = os.open(folder / "biotracer.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     os.write(descriptor, number.to_bytes(4, "little") * (LOG_KB * 1024 // 4))
     os.fsync(descriptor)
@@ -63,7 +63,7 @@ def append_log(folder: Path, number: int) -> None:
 
 
 def load(folder: Path, count: int) -> list[str]:
-    """A command that writes `count` blocks in place, each a request of its own."""
+    """Return a command that writes `count` blocks in place, each as a separate request."""
     program = (
         "import mmap, os, sys\n"
         f"fd = os.open({str(folder / 'data')!r}, os.O_RDWR | os.O_DIRECT)\n"
@@ -74,7 +74,7 @@ def load(folder: Path, count: int) -> list[str]:
 
 
 def recorded(device: str, folder: Path, count: int, recording: Path | None) -> int:
-    """Requests that the device completes for the load, with a recording at a path or none."""
+    """Return the number of requests that the device completes for the load, with or without a recording."""
     before = settled(device, folder)
     command = load(folder, count)
     if recording is not None:
@@ -85,7 +85,7 @@ def recorded(device: str, folder: Path, count: int, recording: Path | None) -> i
 
 
 def measure_logs(device: str, folder: Path, logs: int) -> dict[str, Any]:
-    """Write so many logs, one after the other, and count what they cost together; then each by itself."""
+    """Write this many logs in a row and count their requests in total; then count those of each log."""
     append_log(folder, 0)
     before = settled(device, folder)
     for number in range(1, logs + 1):
@@ -121,7 +121,7 @@ def measure_recorder(device: str, folder: Path, elsewhere: Path) -> dict[str, An
 
 
 def main() -> None:
-    """Measure, print, and keep where asked."""
+    """Measure and print; with `--write`, store the figures."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--logs", type=int, default=200)
     parser.add_argument("--logs-only", action="store_true", help="leave out our recorder")

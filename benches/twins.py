@@ -1,12 +1,11 @@
-"""What a synthetic twin is worth: each trace and its twin through the same simulated devices.
+"""The accuracy of synthetic twins: each trace and its twins run on the same simulated devices.
 
     .venv/bin/python benches/twins.py TRACE... [--published Messaging=TRACE] [--seeds 1,2,3] [--json FILE]
 
 Every trace goes through `fit`, its model makes one twin per seed, and both go through the three devices of
 the IISWC 2015 study, open loop, on a new device, with chips alone (2-way) and with dies and planes (8-way)
 working in parallel. Printed: mean response of the trace, and by how many percent its twins are off: mean over
-the seeds, and the worst seed. `--published` puts a workload that comes with emmclab beside the trace that it
-stands for.
+the seeds, and the worst seed. `--published` compares a bundled workload with the trace that it represents.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ UNITS = {"none": "2-way", "both": "8-way"}
 
 
 def responses(trace: Trace) -> dict[str, float]:
-    """Simulated mean response in ms by device and unit of parallelism."""
+    """Return simulated mean responses in ms by device and unit of parallelism."""
     found = {}
     for unit, words in UNITS.items():
         for name in DEVICES:
@@ -39,14 +38,14 @@ def responses(trace: Trace) -> dict[str, float]:
 
 
 def worst_field(trace: Trace, twin: Trace) -> str:
-    """The field of Tables III and IV that differs most."""
+    """Return the field of Tables III and IV that differs most."""
     rows = [row for row in differences(trace.profile(), twin.profile()) if row["difference_pct"] is not None]
     worst = max(rows, key=lambda row: abs(row["difference_pct"]))
     return f"{worst['field']} {worst['difference_pct']:+.2f} %"
 
 
 def compare(name: str, trace: Trace, model: Workload, seeds: Iterable[int]) -> list[dict[str, object]]:
-    """Print and give one row for each device and unit."""
+    """Print and return one row for each device and unit."""
     twins = [model.trace(seed) for seed in seeds]
     real, made = responses(trace), [responses(twin) for twin in twins]
     size = len(model.to_toml())
@@ -72,7 +71,7 @@ def compare(name: str, trace: Trace, model: Workload, seeds: Iterable[int]) -> l
 
 
 def main() -> None:
-    """Measure the traces that were asked for."""
+    """Measure the given traces."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

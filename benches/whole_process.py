@@ -1,13 +1,13 @@
-"""Measure whole processes that simulate two workloads in every input format, and SSDsim if it is given.
+"""Measures whole processes that simulate two workloads in every input format, and SSDsim if it is given.
 
     .venv/bin/python benches/whole_process.py [--traces FOLDER] [--ssdsim FOLDER] [--rounds 9]
 
 * a Pixel 6a `telegram_exec` (251,879 requests, 1.54 million pages) on a 32 GB device;
 * 786,432 uniform random writes of 4 KB on a new 1 GB device with 7 %.
 
-All processes run in turn in each round, so that none has the quiet moments of the machine for itself. The
-table has medians: seconds by the wall, which a user waits, and seconds on the processor, which other work
-disturbs less. Here a second thread reads the trace ahead.
+All processes run in turn in each round, so that changes in the machine's load affect all alike. The table has
+medians of wall seconds, for which a user waits, and of processor seconds, which other work affects less. Here
+a second thread reads the trace ahead.
 
 `--ssdsim`, or the variable EMMCLAB_SSDSIM, names a folder with SSDsim's program `ssd` and its parameters for
 each workload, `telegram.parameters` and `random.parameters`. SSDsim then runs in the same rounds, and the
@@ -37,7 +37,7 @@ TELEGRAM = Path("pixel6a") / "telegram_exec.csv.gz"
 
 
 class Case(NamedTuple):
-    """A row of the table: one process, where it runs, and what it reads from stdin."""
+    """A row of the table: one process, its folder, and its standard input."""
 
     workload: str
     label: str
@@ -48,7 +48,7 @@ class Case(NamedTuple):
 
 
 def timed(case: Case) -> tuple[float, float]:
-    """Wall seconds and processor seconds of a run."""
+    """Return wall seconds and processor seconds of a run."""
     begin = time.perf_counter()
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     process = subprocess.Popen(case.command, cwd=case.folder, stdin=subprocess.PIPE, text=True, **quiet)
@@ -57,14 +57,14 @@ def timed(case: Case) -> tuple[float, float]:
         process.stdin.close()
     _, status, usage = os.wait4(process.pid, 0)
     wall = time.perf_counter() - begin
-    # SSDsim ends with 1 when it is done.
+    # SSDsim exits with 1 when it is done.
     if status and case.label != SSDSIM:
         sys.exit(f"failed: {' '.join(case.command)}")
     return wall, usage.ru_utime + usage.ru_stime
 
 
 def make_telegram(source: Path, folder: Path) -> dict[str, Path]:
-    """Write the Pixel trace in every format; the BIOtracer log repeats the arrival for what it lacks."""
+    """Write the Pixel trace in every format; the BIOtracer log repeats the arrival for missing times."""
     trace = emmclab.read(source)
     files = {"Pixel CSV, gzip": source}
     for label, name in (("SSDsim ASCII", "telegram.ssdsim"), ("Parquet", "telegram.parquet")):
@@ -81,7 +81,7 @@ def make_telegram(source: Path, folder: Path) -> dict[str, Path]:
 
 
 def make_random(folder: Path) -> dict[str, Path]:
-    """Write the random writes, one each millisecond, over the whole capacity of the device."""
+    """Write random writes, one per millisecond, over the whole capacity of the device."""
     source = random.Random(1)  # noqa: S311
     files = {"SSDsim ASCII": folder / "random.ssdsim", "Parquet": folder / "random.parquet"}
     lines = [f"{number * 1_000_000} 0 {source.randrange(262_144) * 8} 8 0\n" for number in range(786_432)]
@@ -91,7 +91,7 @@ def make_random(folder: Path) -> dict[str, Path]:
 
 
 def ssdsim(folder: Path, workload: str, trace: Path, scratch: Path) -> Case:
-    """SSDsim on a trace: it asks for the name, and waits for ever behind a last line feed."""
+    """Return the case of SSDsim on a trace: it asks for a name, and then waits for ever after a line feed."""
     own = scratch / f"ssdsim-{workload}"
     own.mkdir()
     shutil.copy(folder / f"{workload}.parameters", own / "page.parameters")
@@ -100,7 +100,7 @@ def ssdsim(folder: Path, workload: str, trace: Path, scratch: Path) -> Case:
 
 
 def cases(traces: Path, peer: Path | None, folder: Path) -> Iterator[Case]:
-    """Every process that is measured, its files written to `folder`."""
+    """Yield every measured process; its files are written to `folder`."""
     build = "cargo build --release --quiet --workspace --example whole_process"
     subprocess.run(build.split(), check=True, cwd=ROOT)
     target = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))

@@ -14,7 +14,7 @@ from pathlib import Path
 
 
 def messages(folder: Path, journal_mode: str, rng: random.Random) -> None:
-    """Receives, sends and reads messages: small SQLite transactions with bursts and pauses."""
+    """Receive, send and read messages: small SQLite transactions with bursts and pauses."""
     database = sqlite3.connect(folder / "mmssms.db", isolation_level=None)
     database.execute(f"pragma journal_mode={journal_mode}")
     database.execute("pragma synchronous=full")
@@ -40,7 +40,7 @@ def messages(folder: Path, journal_mode: str, rng: random.Random) -> None:
 
 
 def install(folder: Path, _mode: str, rng: random.Random) -> None:
-    """Installs packages: one large download, unpacked into many files, renamed into place and synced."""
+    """Install packages: one large download, unpacked into many files, renamed into place and synced."""
     for package in range(4):
         download = folder / f"download-{package}.apk"
         with download.open("wb") as file:
@@ -64,14 +64,14 @@ def install(folder: Path, _mode: str, rng: random.Random) -> None:
 
 
 def media_prepare(folder: Path, rng: random.Random) -> None:
-    """Stores the film before the recording starts."""
+    """Store the film before the recording starts."""
     with (folder / "film.mp4").open("wb") as file:
         for _ in range(96):
             file.write(rng.randbytes(1 << 20))
 
 
 def media(folder: Path, _mode: str, rng: random.Random) -> None:
-    """Plays a film: sequential reads at a steady rate, a seek now and then, its position saved."""
+    """Play a film: sequential reads at a steady rate, sometimes a seek; its position is saved."""
     with (folder / "film.mp4").open("rb", buffering=0) as film:
         position = folder / "position.xml"
         for second in range(32):
@@ -87,7 +87,7 @@ def media(folder: Path, _mode: str, rng: random.Random) -> None:
 
 
 def browser_prepare(folder: Path, rng: random.Random) -> None:
-    """Fills the cache before the recording starts."""
+    """Fill the cache before the recording starts."""
     for number in range(1500):
         (folder / f"old-{number:04x}").write_bytes(
             rng.randbytes(min(int(rng.paretovariate(1.1) * 3_000), 300_000))
@@ -95,7 +95,7 @@ def browser_prepare(folder: Path, rng: random.Random) -> None:
 
 
 def browser(folder: Path, _mode: str, rng: random.Random) -> None:
-    """Reads news on the web: cache files written, read and evicted page by page, cookies in SQLite."""
+    """Read news on the web: cache files written, read and evicted page by page, cookies in SQLite."""
     cookies = sqlite3.connect(folder / "cookies.db", isolation_level=None)
     cookies.execute("pragma journal_mode=truncate")
     cookies.execute("create table cookies(host text primary key, value text)")
@@ -127,9 +127,9 @@ WORKLOADS = {
 
 
 def main() -> None:
-    """Runs `prepare NAME FOLDER` or `run NAME FOLDER`."""
+    """Run `prepare NAME FOLDER` or `run NAME FOLDER`."""
     step, name, folder = sys.argv[1], sys.argv[2], Path(sys.argv[3])
-    # What the kernel calls this process, and the trace with it: at most 15 letters.
+    # The kernel's name of this process, which is also in the trace: at most 15 letters.
     Path("/proc/self/comm").write_text(name.split("-")[0])
     prepare, run, mode = WORKLOADS[name]
     if step == "prepare":

@@ -28,7 +28,7 @@ CASES = ROOT / "tests" / "messages" / "cases.txt"
 OUTPUTS = CASES.with_name("outputs")
 COLUMNS = 80
 
-#: Parts of outputs that differ from machine to machine, and the word that stands for each.
+#: Parts of outputs that differ from machine to machine, with the word that replaces each.
 _OWN = (
     (re.compile(re.escape(__version__)), "VERSION"),
     (re.compile(r"build [0-9a-f]{8,}"), "build BUILD"),
@@ -60,7 +60,7 @@ def outputs() -> Iterator[tuple[str, str]]:
 
 
 def run(words: list[str]) -> tuple[int, str, str]:
-    """Run the command line in this process; give exit code, stdout and stderr."""
+    """Run the command line in this process; return exit code, stdout and stderr."""
     meter._SILENCE_S = math.inf
     working._LINE_S = threading.TIMEOUT_MAX
     study_meter._SILENCE_S = math.inf  # type: ignore[attr-defined]
@@ -84,7 +84,7 @@ def _ext_csd() -> list[str]:
 
 
 def inputs(folder: Path) -> None:
-    """Write the files that cases read: one small good trace, and one for each way to be bad."""
+    """Write the files that cases read: one small valid trace, and one for each kind of fault."""
     rows = [
         f"{at * 2_000_000},{at * 2_000_000 + 350_000},{at % 7 * 64},8,{'write' if at % 3 else 'read'}"
         for at in range(60)
@@ -181,7 +181,7 @@ def _environment(**given: str) -> Iterator[None]:
 
 
 def check(texts: dict[str, str], kept: dict[str, str]) -> int:
-    """Print how the outputs differ from those that are kept; return the exit code."""
+    """Print the differences between the outputs and the stored ones; return the exit code."""
     for name in sorted({*texts, *kept}):
         old, new = (found.get(name, "").splitlines(keepends=True) for found in (kept, texts))
         sys.stdout.writelines(difflib.unified_diff(old, new, f"{name} (kept)", f"{name} (now)"))

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Make images with fast commits, the same bytes each time: `fast_commit_images.py FOLDER`.
+"""Makes images with fast commits, always with the same bytes: `fast_commit_images.py FOLDER`.
 
 `mounts.img`: one whole fast commit. `full.img`: fast commits fill all of their blocks. `torn.img`: power
-went between the two blocks of the first fast commit. `unlinked.img`: the inode of a deleted file that a
+failed between the two blocks of the first fast commit. `unlinked.img`: the inode of a deleted file that a
 program still has open. Needs mke2fs and debugfs.
 """
 
@@ -20,7 +20,7 @@ HEAD, TAIL, PAD, INODE = 9, 8, 7, 6
 
 
 def crc32c(data: bytes, state: int = 0) -> int:
-    """Return the checksum as the kernel chains it, without inversion."""
+    """Return the checksum in the kernel's chained form, without inversion."""
     for byte in data:
         state ^= byte
         for _ in range(8):
@@ -39,13 +39,13 @@ def head() -> bytes:
 
 
 def ended(records: bytes) -> bytes:
-    """Return a block: records, and the end of the commit, which fills it."""
+    """Return a block with records and the end of the commit, which fills it."""
     tail = struct.pack("<HHI", TAIL, BLOCK - len(records) - 4, TRANSACTION)
     return (records + tail + struct.pack("<I", crc32c(records + tail))).ljust(BLOCK, b"\0")
 
 
 def padded(records: bytes) -> bytes:
-    """Return a block of records that goes on in the next one."""
+    """Return a block of records of a commit that continues in the next block."""
     return records + record(PAD, bytes(BLOCK - len(records) - 4))
 
 

@@ -1,4 +1,4 @@
-"""Writes the reference pages of the site, docs/reference, from the code alone; `make docs` runs it."""
+"""Writes the reference pages of the site, docs/reference, only from the code; `make docs` runs it."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ def formats() -> str:
 
 
 def what_can_be_read() -> str:
-    """Say where each kind of file comes from, what it gives, what stays unknown; and which are no traces."""
+    """Describe each kind of file: origin, content, and what stays unknown; and files that are no traces."""
     every = [column["name"] for column in _core.trace_columns() if column["optional"]]
     of_requests = every[: every.index("role")]
     rows = []
@@ -352,7 +352,7 @@ PAGES: dict[str, Callable[[], str]] = {
 
 
 def write() -> None:
-    """Write every page; a page that is there already is replaced whole."""
+    """Write every page; existing pages are replaced."""
     FOLDER.mkdir(exist_ok=True)
     for name, make in PAGES.items():
         unfinished = FOLDER / f".{name}.{os.getpid()}"

@@ -1,4 +1,4 @@
-"""The workload models in presets/workloads, from the published tables in presets/published and nothing else.
+"""Makes the workload models in presets/workloads only from the published tables in presets/published.
 
     .venv/bin/python scripts/generate_workloads.py write    writes them
     .venv/bin/python scripts/generate_workloads.py check    says which are not what this program makes
@@ -19,10 +19,10 @@ from workload_tables import OTHERS, PRESETS, Row, rows, small_shares, solve
 
 OUT = PRESETS / "workloads"
 
-#: Below one request per second (Characteristic 4), and the other applications of Characteristic 6.
+#: Applications below one request per second (Characteristic 4), and the others of Characteristic 6.
 SLOW = {"Idle", "CallIn", "CallOut", "YouTube", "WebBrowsing"}
 LONG_GAPS = SLOW | {"Radio", "AngryBirds", "Facebook", "Amazon", "Email"}
-#: Percent of requests that open a burst, where Figure 5 or large writes ask for another share.
+#: Percent of requests that start a burst, if Figure 5 or large writes require another share.
 OPENS = {"Idle": 50.0, "YouTube": 50.0, "Movie": 19.4, "CameraVideo": 8.0}
 #: Figure 3: KB and MB/s.
 READ_SPEED = [(4, 13.94), (256, 99.65)]
@@ -39,7 +39,7 @@ SIZE_COLUMNS = (
     "max_size_kb",
 )
 TIME_COLUMNS = ("duration_s", "arrival_rate_per_s", "access_rate_kb_per_s")
-#: Applications whose sizes follow the words on Figure 4, and whose bursts follow those on Figure 5.
+#: Applications whose sizes follow the text on Figure 4, and whose bursts follow the text on Figure 5.
 FIGURE_4 = {"Movie", "Booting"}
 FIGURE_5 = {"Movie", "Idle", "YouTube"}
 FETCH_US = 30.0
@@ -68,7 +68,7 @@ COMBO_NOTE = (
 
 
 def service_points(speeds: Sequence[tuple[int, float]]) -> list[tuple[int, float]]:
-    """KB and ms: the printed speeds with a power law between."""
+    """Return service times in ms by KB: from the printed speeds, with a power law in between."""
 
     def speed(kb: int) -> float:
         for (low, slow), (high, fast) in pairwise(speeds):
@@ -87,7 +87,7 @@ READ_MS, WRITE_MS = service_points(READ_SPEED), service_points(WRITE_SPEED)
 
 
 def service_ms(points: Sequence[tuple[int, float]], kb: int) -> float:
-    """Straight lines between the points, in proportion above them."""
+    """Interpolate linearly between the points; above them, extrapolate in proportion to the size."""
     for (low, quick), (high, slow) in pairwise(points):
         if kb <= high:
             return quick + (slow - quick) * max(0, kb - low) / (high - low)
@@ -95,28 +95,28 @@ def service_ms(points: Sequence[tuple[int, float]], kb: int) -> float:
 
 
 def number(value: float, digits: int) -> str:
-    """With at most so many decimals, at least one."""
+    """Format a number with at most `digits` decimals, and at least one."""
     text = f"{value:.{digits}f}".rstrip("0")
     return text + "0" if text.endswith(".") else text
 
 
 def pairs(items: Iterable[tuple[str, int]], per_line: int) -> str:
-    """A list of pairs in TOML."""
+    """Format a list of pairs as TOML."""
     texts = [f"[{value}, {weight}]" for value, weight in items]
     lines = [", ".join(texts[i : i + per_line]) for i in range(0, len(texts), per_line)]
     return "[\n" + "".join(f"    {line},\n" for line in lines) + "]"
 
 
 def points_us(points: Sequence[tuple[int, float]]) -> list[str]:
-    """Points of KB and microseconds in TOML."""
+    """Format points of KB and microseconds as TOML."""
     return [f"[{kb}.0, {ms * 1e3:.0f}]" for kb, ms in points]
 
 
 class Model:
-    """One workload, worked out."""
+    """One workload with all of its computed parameters."""
 
     def __init__(self, row: Row, small_pct: float) -> None:
-        """Work it out from its row and its share of 4 KB requests."""
+        """Compute it from its row and its share of 4 KB requests."""
         self.row, self.small_pct, self.totals = row, small_pct, solve(row)
         self._sizes()
         self._times()
@@ -136,7 +136,7 @@ class Model:
                 high = odds
             else:
                 low = odds
-        # Reads are at most 256 KB, so that not too many of them can be small.
+        # Reads are at most 256 KB, so that only a limited number of them can be small.
         most = max(0, int(self.reads * (1 - (means[0] - 4) / (0.75 * 252))))
         small_reads = min(round(self.reads * shares[0]), most)
         favour: Callable[[int], float] = lambda _: 1.0  # noqa: E731
@@ -183,7 +183,7 @@ class Model:
         self.awake_ms += sum(n * service_ms(WRITE_MS, kb) for kb, n in self.write_sizes.items())
         self.left_ms = (asleep - self.awake_ms) / woken if woken else 0.0
         self.wake_ms = 4.0 if row.name == "Movie" else min(max(self.left_ms, 1.0), 25.0)
-        #: Factor on Figure 3 that the mean service time needs.
+        #: The factor on Figure 3 that results in the mean service time.
         self.factor = (asleep - self.wake_ms * woken) / self.awake_ms
 
     def _opens(self) -> tuple[float, str]:
@@ -209,7 +209,7 @@ class Model:
         return OPENS.get(name, share), why
 
     def text(self) -> str:
-        """The model as a file."""
+        """Return the model as the text of a file."""
         sections = (
             self._head(),
             self._operation("read"),
@@ -240,7 +240,7 @@ class Model:
         ]
 
     def made_from(self) -> list[tuple[str, list[str]]]:
-        """Sources by parameter. Constants carry the id of the claim that they were taken from."""
+        """Return the sources by parameter. Constants have the id of the claim from which they were taken."""
         row, name = self.row, self.row.name
         sizes = [f"{TABLE_3}.{column}" for column in SIZE_COLUMNS]
         if row.combo:
@@ -415,14 +415,14 @@ class Model:
 
 
 def models() -> list[Model]:
-    """All workloads, in the paper's order."""
+    """Return all workloads, in the paper's order."""
     published = rows()
     shares = small_shares(published)
     return [Model(row, shares[row.name]) for row in published]
 
 
 def file_name(name: str) -> str:
-    """As `Music/FB` in `music_fb.toml`, `CallIn` in `call_in.toml`."""
+    """Return the file name: `music_fb.toml` for `Music/FB`, `call_in.toml` for `CallIn`."""
     spaced = "".join(
         f"_{c}" if c.isupper() and i and name[i - 1].islower() else c for i, c in enumerate(name)
     )
@@ -430,7 +430,7 @@ def file_name(name: str) -> str:
 
 
 def main() -> int:
-    """Write the models, or compare them with what is there."""
+    """Write the models, or compare them with the existing files."""
     action = sys.argv[1] if len(sys.argv) == 2 else ""
     if action not in ("write", "check"):
         print(__doc__)

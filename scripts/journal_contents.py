@@ -1,7 +1,7 @@
-"""Reads the log of JBD2, and counts the bytes of logged blocks that are as in their last logged copy.
+"""Reads the log of JBD2, and counts the bytes of logged blocks that equal their last logged copy.
 
-The format is that of the kernel's documentation (filesystems/ext4/journal). This reader shares nothing with
-the laboratory's own, and reads contents, which traces do not have.
+The format is that of the kernel's documentation (filesystems/ext4/journal). This reader is independent of
+emmclab's own, and reads contents, which traces do not have.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def superblock(log: bytes) -> Superblock:
     """Read the superblock of a journal.
 
     Raises:
-        ValueError: this is no journal.
+        ValueError: the data is not a journal.
     """
     magic, _, _, size, blocks, first, sequence, _, _, _, incompatible = struct.unpack_from(">11I", log)
     if magic != _MAGIC:
@@ -53,7 +53,8 @@ def superblock(log: bytes) -> Superblock:
 def logged(log: bytes) -> Iterator[Logged]:
     """Yield the logged blocks of a log that has not wrapped around yet, in order.
 
-    Between two mounts it may have a gap. No block of data begins with the magic number: it is escaped.
+    The log may have a gap between two mounts. No block of data begins with the magic number, because it is
+    escaped.
     """
     head = superblock(log)
     at, newest = head.first, 0
@@ -71,7 +72,7 @@ def logged(log: bytes) -> Iterator[Logged]:
 
 
 def _tags(block: bytes, incompatible: int) -> Iterator[tuple[int, bool]]:
-    """Yield home and escape of each block that a descriptor announces."""
+    """Yield home block and escape flag of each block that a descriptor lists."""
     at = 12
     while at + 8 <= len(block):
         if incompatible & _CSUM_V3:
@@ -92,7 +93,7 @@ def _tags(block: bytes, incompatible: int) -> Iterator[tuple[int, bool]]:
 def unchanged(log: Path, since: int) -> dict[str, float]:
     """Compare the blocks that transactions from `since` on logged with their last logged copies.
 
-    Gives how many could be compared, and what share of their bytes and of their sectors of 512 bytes is
+    Returns the number of compared blocks, and which share of their bytes and of their sectors of 512 bytes is
     unchanged.
     """
     last: dict[int, bytes] = {}

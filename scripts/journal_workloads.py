@@ -1,7 +1,7 @@
 """Applications whose writes have to be durable, run on a mounted file system (see record_journal.py).
 
-Each does the I/O of one kind of application without a pause: what an application waits for is the device.
-Sizes and choices come from a generator with a fixed seed.
+Each does the I/O of one kind of application without a pause, so that an application waits only for the
+device. Sizes and choices come from a generator with a fixed seed.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-#: Rows or files that a program writes.
+#: Number of rows or files that a program writes.
 _OPERATIONS = 240
 
 
@@ -48,7 +48,7 @@ def _sqlite_prepare(folder: Path, journal_mode: str) -> None:
 
 
 def _sqlite(folder: Path, journal_mode: str, rng: random.Random) -> None:
-    """Transactions of one row of 100 bytes: half of them insert, then half of them update."""
+    """Run transactions of one row of 100 bytes: first inserts, then the same number of updates."""
     database = _database(folder / "app.db", journal_mode)
     for _ in range(_OPERATIONS // 2):
         database.execute("insert into entries(body) values(?)", (rng.randbytes(50).hex(),))
@@ -59,7 +59,7 @@ def _sqlite(folder: Path, journal_mode: str, rng: random.Random) -> None:
 
 
 def _create_files(folder: Path, rng: random.Random) -> None:
-    """Files of 4 KB, each made durable."""
+    """Create files of 4 KB, each made durable."""
     for number in range(_OPERATIONS):
         _synced(folder / f"file-{number:04}", rng.randbytes(4096))
 
@@ -70,7 +70,7 @@ def _mail_prepare(folder: Path) -> None:
 
 
 def _mail(folder: Path, rng: random.Random) -> None:
-    """Messages delivered into folders: a file made and made durable, moved, later read and deleted."""
+    """Deliver mail into folders: a file is created, made durable and moved, later read and deleted."""
     waiting: list[str] = []
     for number in range(_OPERATIONS // 2):
         name = f"{number:05}.eml"
@@ -99,7 +99,7 @@ def _chat_prepare(folder: Path) -> None:
 
 
 def _chat(folder: Path, rng: random.Random) -> None:
-    """Messages stored through a write-ahead log, some with a picture in a file; settings replaced."""
+    """Store messages through a write-ahead log, some with a picture in a file; replace settings."""
     database = _database(folder / "messages.db", "wal")
     for number in range(_OPERATIONS):
         thread, media = rng.randrange(30), ""
@@ -123,7 +123,7 @@ def _install_prepare(folder: Path) -> None:
 
 
 def _install(folder: Path, rng: random.Random) -> None:
-    """Packages unpacked into files, synced, renamed into place, registered in a database and a list."""
+    """Unpack packages into files, sync and rename them, register them in a database and a list."""
     database = _database(folder / "packages.db", "truncate")
     for package in range(6):
         target = folder / f"package-{package}.tmp"
@@ -149,7 +149,7 @@ def _camera_prepare(folder: Path) -> None:
 
 
 def _camera(folder: Path, rng: random.Random) -> None:
-    """Photos of 1 to 3 MB written to files and made durable, each entered into a database."""
+    """Write photos of 1 to 3 MB to files and make them durable; enter each into a database."""
     database = _database(folder / "media.db", "wal")
     for number in range(_OPERATIONS // 8):
         path = folder / "photos" / f"{number:04}.jpg"
@@ -168,7 +168,7 @@ def _with(
     )
 
 
-#: By name: what is there before the recording begins, and what is recorded.
+#: By name: the preparation before the recording begins, and the recorded work.
 WORKLOADS: dict[str, tuple[Callable[[Path], None], Callable[[Path, random.Random], None]]] = {
     "sqlite-delete": _with("delete"),
     "sqlite-truncate": _with("truncate"),
@@ -197,6 +197,6 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    #: Processor time that starting Python and importing took.
+    #: Processor time for starting Python and importing.
     _STARTED = time.process_time()
     main()

@@ -18,7 +18,7 @@ def notebooks() -> list[Path]:
 
 
 def executed(path: Path) -> str:
-    """Run the code cells of a notebook in order and give its text with their outputs.
+    """Run the code cells of a notebook in order and return its text with their outputs.
 
     Raises:
         RuntimeError: a cell fails; the message names it.
@@ -39,7 +39,7 @@ def executed(path: Path) -> str:
 
 
 def _run(source: str, names: dict[str, Any], count: int) -> list[dict[str, Any]]:
-    """Run a cell; give what it prints, then the value of its last line."""
+    """Run a cell; return what it prints, then the value of its last line."""
     tree = ast.parse(source)
     last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
     printed, value = io.StringIO(), None

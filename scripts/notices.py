@@ -1,4 +1,4 @@
-"""Writes the notices of the crates that are linked into the core, as their licenses ask: `notices.py FILE`.
+"""Writes the notices of the crates linked into the core, as their licenses require: `notices.py FILE`.
 
 The crates are those that cargo links for the machine that it runs on.
 """
@@ -14,10 +14,10 @@ from typing import Any
 
 ROOT = Path(__file__).parents[1]
 CORE = "emmclab-python"
-#: Names of files with licenses and notices; those of C libraries lie a folder deeper than those of crates.
+#: Names of files with licenses and notices; in C libraries they are one folder deeper than in crates.
 NOTICE = re.compile(r"(licen[cs]e|copying|copyright|notice|unlicense)([.-]|$)", re.IGNORECASE)
 DEEPEST = 2
-#: Of libraries that offer another license, too; the tools that these are for are not linked.
+#: Texts that are left out: the libraries also offer another license, and the tools under them are not linked.
 NOT_USED = re.compile(r"GNU (LESSER )?GENERAL PUBLIC LICENSE")
 
 
@@ -36,7 +36,7 @@ def linked() -> list[dict[str, Any]]:
             continue
         found.add(key)
         for needed in nodes[key]["deps"]:
-            # Neither what only tests and builds need, nor what only runs in the compiler.
+            # Neither crates for tests and builds only, nor crates that run only in the compiler.
             links = any(kind["kind"] is None for kind in needed["dep_kinds"])
             kinds = {kind for target in packages[needed["pkg"]]["targets"] for kind in target["kind"]}
             if links and "proc-macro" not in kinds:
@@ -46,7 +46,7 @@ def linked() -> list[dict[str, Any]]:
 
 
 def output(*words: str) -> str:
-    """Return what a command prints; it has to succeed."""
+    """Return what a command prints; it must succeed."""
     return subprocess.run(words, cwd=ROOT, check=True, capture_output=True, text=True).stdout
 
 
@@ -68,7 +68,7 @@ def texts(package: dict[str, Any]) -> list[str]:
 
 
 def notices() -> str:
-    """Return the list of crates, and each text once with the crates that it is of."""
+    """Return the list of crates, and each text once with the crates to which it belongs."""
     packages = linked()
     of: dict[str, tuple[str, list[str]]] = {}
     for package in packages:
@@ -89,7 +89,7 @@ def notices() -> str:
 
 
 def write(path: Path) -> None:
-    """Write them to a file."""
+    """Write the notices to a file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(notices(), encoding="utf-8")
 

@@ -1,11 +1,12 @@
-"""Measures what a cut of power may lose with each pilot solution: python/emmclab/data/pilot-risks.json.
+"""Measures what a power cut may lose with each pilot solution: python/emmclab/data/pilot-risks.json.
 
     .venv/bin/python scripts/pilot_risks.py [--cuts 500] [--operations 60] [--solution lfs]
 
 Needs root, FUSE, loop devices and mkfs.ext4. Each solution runs the workloads of `emmclab crash` on a device
-with a cache; files that are not synced have syncs that return at once. States are those that the contract of
-the devices allows. For the log-structured file system stands the layer `lfs` under ext4: the explorer reads
-ext4, and both are a log with the same order of writes and flushes. With `--solution` the others stay.
+with a cache; if a solution does not sync some files, their syncs return at once. States are those that the
+contract of the devices allows. The layer `lfs` under ext4 represents the log-structured file system: the
+explorer reads ext4, and both are a log with the same order of writes and flushes. With `--solution` the
+results of the other solutions are kept.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from emmclab.studies.kinds.cuts import run_cuts
 
 _OUT = Path(__file__).parents[1] / "python/emmclab/data/pilot-risks.json"
 _DEVICE, _CAPACITY = "emmc51-cache", "256MB"
-#: A second device under a log of cuts has no cache.
+#: A second device under a log of power cuts has no cache.
 _SECOND = {"nvm-buffer": "pcm-16mb", "raid0": "emmc51-tlc"}
 #: A small buffer is read back faster.
 _SETTINGS = {
@@ -35,7 +36,7 @@ _WORKLOADS = {
     "selective-sync": ("files-unsynced", "append-log-unsynced", "sqlite-delete", "sqlite-wal"),
     "no-sync": ("files-unsynced", "append-log-unsynced", "sqlite-delete-unsynced", "sqlite-wal-unsynced"),
 }
-#: The layer that stands for a file system.
+#: The layer that represents a file system.
 _AS_LAYER = {"lfs": ["lfs"]}
 _SEED = 1
 

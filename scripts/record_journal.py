@@ -7,10 +7,10 @@ NAME-no-journal.parquet. `cpu_s.json` has the processor time of each program and
 least of all its runs, as they differ by more than a journal makes. `journal_contents.json` has the share of
 the logged blocks that is as in their last logged copies, by bytes and by sectors: traces have no contents.
 
-The clock is free: time goes on only while the device serves requests, so that a request comes when what it
-waited for is complete, and closed-loop replay keeps that. Order, sizes and contents are those of the
-programs; what the kernel decides (when it writes back, the places of files, commits by its own clock) may
-differ from one recording to the next.
+The clock is free: time passes only while the device serves requests, so that a request arrives when the
+requests that it waited for are complete, and closed-loop replay preserves that. Order, sizes and contents are
+those of the programs; what the kernel decides (when it writes back, the places of files, commits by its own
+clock) may differ from one recording to the next.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ import emmclab
 from journal_contents import superblock, unchanged
 from journal_workloads import WORKLOADS
 
-#: What the requests wait for; its times go into the trace.
+#: The served device; its times are stored in the trace.
 _DEVICE = "emmc51-cache"
-#: A partition of a phone, smaller than the device: layers keep their log behind it.
+#: A partition of a phone, smaller than the device: layers store their log after it.
 _SIZE_GB = 16
 _EXTENDED = "nodiscard,lazy_itable_init=0,lazy_journal_init=0"
-#: Options of mkfs.ext4 by what the name of a trace ends with.
+#: Options of mkfs.ext4 by the suffix of a trace's name.
 _JOURNALS = {"": "-J size=128", "-no-journal": "-O ^has_journal"}
-#: As Android mounts its data partition.
+#: Mount options of Android for its data partition.
 _MOUNT = "noatime,noauto_da_alloc"
 #: Share of a phone's memory that may be dirty: 20 % of 1 GB.
 _DIRTY_BYTES = 200 << 20
-#: Runs of each application, of which the last is kept.
+#: Number of runs of each application; the last one is kept.
 _RUNS = 5
 #: Bits of the column `flags`.
 _FUA, _PREFLUSH = 2, 4
@@ -49,12 +49,12 @@ _SCHEMA, _HEADER, _LEDGER = b"emmclab.schema", b"emmclab.header", b"emmclab.ledg
 
 
 class Recorded(NamedTuple):
-    """A run: all requests, how many came before the application began, and its processor time, in s."""
+    """A run: all requests, the number before the application began, and its processor time, in s."""
 
     table: pyarrow.Table
     before: int
     cpu_s: float
-    #: What its log had that was logged before; empty without a journal.
+    #: Figures on logged blocks that had been logged before; empty without a journal.
     contents: dict[str, float]
 
 
@@ -92,9 +92,10 @@ def recorded(name: str, journal: str, folder: Path) -> Recorded:
 
 
 def _as_asked(rows: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], int]:
-    """Join what the block layer made of a commit for a device without FUA: flush, commit block, flush.
+    """Join the requests that the block layer sends for a commit without FUA: flush, commit block, flush.
 
-    ext4 asks for one write with preflush and FUA. Gives the rows, and how many flushes went into others.
+    ext4 asks for one write with preflush and FUA. Returns the rows, and the number of flushes that were
+    joined with others.
     """
     found: list[dict[str, Any]] = []
     joined = at = 0
@@ -114,9 +115,9 @@ def _as_asked(rows: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], int]:
 
 
 def _write(table: pyarrow.Table, before: int, name: str, target: Path) -> int:
-    """Write the requests from number `before` on, from time 0; give how many there are."""
+    """Write the requests from number `before` on, starting at time 0; return their number."""
     recorded = table.slice(before).to_pylist()
-    # The host looks for signatures at the end of a disk.
+    # The host searches the end of a disk for signatures.
     inside = [row for row in recorded if row["sector"] + row["sectors"] <= _SIZE_GB << 21]
     rows, joined = _as_asked(inside)
     start = rows[0]["arrival_ns"]
@@ -148,14 +149,14 @@ def _write(table: pyarrow.Table, before: int, name: str, target: Path) -> int:
     }
     metadata |= {_HEADER: json.dumps(header).encode(), _LEDGER: json.dumps(ledger).encode()}
     made = pyarrow.Table.from_pylist(rows, schema=table.schema.with_metadata(metadata))
-    # Columns without a value say nothing.
+    # Columns without any value are left out.
     empty = [column for column in made.column_names if made[column].null_count == len(made)]
     pyarrow.parquet.write_table(made.drop_columns(empty), target, compression="zstd", compression_level=19)
     return len(rows)
 
 
 def main() -> None:
-    """Record the applications that are named, else all."""
+    """Record the named applications, or all of them."""
     if len(sys.argv) < 2:
         raise SystemExit("usage: record_journal.py FOLDER [NAME...]")
     folder = Path(sys.argv[1])

@@ -1,4 +1,4 @@
-"""The page of the Python API, from signatures and docstrings."""
+"""Makes the page of the Python API, from signatures and docstrings."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
 
-#: Modules in the order of the page; the first holds what is imported with the package.
+#: Modules in the order of the page; the first contains what can be imported from the package.
 MODULES = (
     *(
         "emmclab",
@@ -67,7 +67,7 @@ def python_api() -> str:
 
 
 def _public(module: ModuleType) -> Iterator[tuple[str, Any]]:
-    """Yield the classes and functions of a module that are its own, or that it names as its own."""
+    """Yield the classes and functions that a module defines or exports."""
     exported = getattr(module, "__all__", None)
     for name in exported or sorted(vars(module), key=lambda one: _line(vars(module)[one])):
         thing = getattr(module, name)
@@ -77,7 +77,7 @@ def _public(module: ModuleType) -> Iterator[tuple[str, Any]]:
 
 
 def _line(thing: Any) -> int:
-    """Return the line at which something is defined, for the order of a page."""
+    """Return the line of a definition, for the order of a page."""
     try:
         return inspect.getsourcelines(thing)[1]
     except (OSError, TypeError):
@@ -103,7 +103,7 @@ def _described(thing: Any, name: str) -> str:
 
 
 def _signature(thing: Any, name: str) -> str:
-    """Return a signature, in one line where that is short."""
+    """Return a signature, on one line if it is short."""
     try:
         signature = inspect.signature(thing)
     except ValueError:
@@ -127,7 +127,7 @@ def _signature(thing: Any, name: str) -> str:
 
 
 class _Bare(str):
-    """An annotation as it stands in the code, where annotations are strings."""
+    """An annotation as written in the code, where annotations are strings."""
 
     __slots__ = ()
 
@@ -159,7 +159,7 @@ def _body(text: str) -> str:
 
 
 def _entries(rows: list[str]) -> list[str]:
-    """Return the entries of a section as a list; lines that are set in belong to the one before."""
+    """Return the entries of a section as a list; indented lines belong to the previous entry."""
     found: list[str] = []
     for row in rows:
         if row.startswith(" "):

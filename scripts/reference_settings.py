@@ -1,4 +1,4 @@
-"""The page of a device's settings, from its JSON Schema and from what `emmclab explain` knows."""
+"""Makes the page of a device's settings, from its JSON Schema and from what `emmclab explain` knows."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing import Any
 from emmclab import _core
 from emmclab.devices.device import Device
 
-#: Settings that a file has to give, with the smallest values that make a device.
+#: Settings that are required in a file, with the smallest values that make a device.
 NEEDED = {"page_kb": 4, "blocks": 512, "pages_per_block": 64}
-#: Settings whose choice brings settings of its own.
+#: Settings of which some choices have further settings.
 CHOICES = ("gc.policy", "allocation.policy", "mapping.scheme")
-#: Most values of the kinds of numbers that the schema names.
+#: Maximum values of the kinds of numbers that the schema names.
 MOST = {"uint8": 2**8 - 1, "uint16": 2**16 - 1, "uint32": 2**32 - 1, "uint64": 2**63 - 1}
 _INTRODUCTION = """# Settings of a device
 
@@ -35,7 +35,7 @@ def settings_page(table: Callable[[list[str], list[list[str]]], str]) -> str:
     schema = json.loads(_core.device_schema())
     rows = {row["key"]: row for row in _rows()}
     for path in _paths(schema, schema):
-        # Lists that are empty by default, whose items have settings.
+        # Lists that are empty by default, but whose items have settings.
         rows.setdefault(
             path, {"key": path, "value": "", "unit": "", "doc": _doc(schema, path), "allowed": ""}
         )
@@ -56,7 +56,7 @@ def settings_page(table: Callable[[list[str], list[list[str]]], str]) -> str:
 
 
 def _rows() -> Iterator[dict[str, Any]]:
-    """Yield the settings of the smallest device, and of each choice that has some of its own."""
+    """Yield the settings of the smallest device, and those of each choice that has its own."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "device.toml"
         lines = [f"{key} = {value}" for key, value in NEEDED.items()]
@@ -78,7 +78,7 @@ def _cells(schema: dict[str, Any], row: dict[str, Any]) -> list[str]:
 
 
 def _kind(node: dict[str, Any]) -> str:
-    """Return the range of a number by its kind in the schema, or say what else it is."""
+    """Return the range of a number by its kind in the schema, or describe its type."""
     if node.get("type") == "integer" and node.get("format") in MOST:
         return f"{node.get('minimum', 0):,} to {MOST[node['format']]:,}"
     return {"string": "text", "array": "a list", "number": "a number", "integer": "a whole number"}.get(
@@ -99,11 +99,11 @@ def _paths(schema: dict[str, Any], node: dict[str, Any], path: str = "") -> Iter
 
 
 def _node(schema: dict[str, Any], key: str) -> dict[str, Any]:
-    """Find the schema of a dotted key; a number in it is an item of a list."""
+    """Return the schema of a dotted key; a number in the key is the index of an item of a list."""
     node = schema
     for part in filter(None, key.split(".")):
         inner = node.get("items", {}) if part.isdigit() else node.get("properties", {}).get(part, {})
-        # The meaning of a setting is its own, not that of its kind.
+        # A setting has its own meaning, not that of its kind.
         node = {**_resolved(schema, inner), **inner}
     return node
 

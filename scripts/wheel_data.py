@@ -1,4 +1,4 @@
-"""Writes what a wheel installs beside its Python package, manual pages and notices: `wheel_data.py DIR`."""
+"""Writes the files that a wheel installs besides its Python package: `wheel_data.py DIR`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def write(folder: Path) -> None:
 
 
 def write_manual(folder: Path) -> None:
-    """Write a page for each command and one of all to `share/man/man1`."""
+    """Write a manual page for each command and one for the whole program to `share/man/man1`."""
     pages = folder / "share" / "man" / "man1"
     pages.mkdir(parents=True, exist_ok=True)
     group: Any = application()
@@ -37,7 +37,7 @@ def write_manual(folder: Path) -> None:
         command.short_help = command.help.partition("\n")[0].rstrip(".")
         if command.epilog:
             command.help += "\n\n" + re.sub(r"\[/?\w*\]", "", command.epilog)
-    # Typer comes with a click of its own, whose options are of another class.
+    # Typer contains its own copy of click, whose options are of another class.
     with mock.patch.object(click_man.core.click, "Option", TyperOption):
         click_man.core.write_man_pages(
             "emmclab", group, version=__version__, target_dir=str(pages), date=_released()

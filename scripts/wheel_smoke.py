@@ -1,8 +1,8 @@
-"""Tries an installed emmclab away from its sources: `wheel_smoke.py PREFIX [FOLDER]...`.
+"""Tests an installed emmclab without its sources: `wheel_smoke.py PREFIX [FOLDER]...`.
 
-PREFIX is the virtual environment that the wheel was installed into. No installed file may hold the path of a
-FOLDER: the sources, and the home folder of whoever built the wheel. Needs the standard library alone; prints
-a line for each step, and ends with 1 at the first that fails.
+PREFIX is the virtual environment that the wheel was installed into. No installed file may contain the path of
+a FOLDER, such as the sources, or the home folder of the user who built the wheel. Needs the standard library
+alone; prints a line for each step, and ends with 1 at the first that fails.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-#: Requests of the trace that is made on the spot, and seconds that a step may take.
+#: Number of requests of the generated trace, and the time limit of a step in seconds.
 REQUESTS, PATIENCE_S = 600, 300
 #: The NBD protocol: magic numbers, options, replies (its `doc/proto.md`).
 NBD_MAGIC, OPTION_MAGIC, OPTION_GO, REPLY_ACK, REPLY_INFO = 0x4E42444D41474943, 0x49484156454F5054, 7, 1, 3
@@ -30,20 +30,20 @@ BLOCK = 4096
 
 
 class SmokeError(Exception):
-    """A step did not do what it has to."""
+    """A step failed."""
 
 
 class Installed:
-    """An installation, run in a folder of its own with nothing else of this user."""
+    """An installation, run in a separate folder without other settings of this user."""
 
     def __init__(self, prefix: Path, folder: Path) -> None:
-        """Take the environment below `prefix`; `folder` is where commands run."""
+        """Set the environment below `prefix`; `folder` is where commands run."""
         self.prefix, self.folder = prefix, folder
         path = f"{prefix / 'bin'}:/usr/bin:/bin"
         self.environment = {"PATH": path, "HOME": str(folder), "NO_COLOR": "1", "LANG": "C.UTF-8"}
 
     def run(self, *words: str, program: str = "emmclab") -> str:
-        """Run a command that has to succeed; give what it prints."""
+        """Run a command that has to succeed; return what it prints."""
         done = subprocess.run(
             [str(self.prefix / "bin" / program), *words],
             capture_output=True,
@@ -59,7 +59,7 @@ class Installed:
         return done.stdout
 
     def json(self, *words: str) -> Any:
-        """Run a command for its JSON."""
+        """Run a command and return its JSON."""
         return json.loads(self.run(*words, "--json"))
 
     def start(self, *words: str, output: Path) -> subprocess.Popen[bytes]:
@@ -71,7 +71,7 @@ class Installed:
             )
 
     def files(self) -> list[Path]:
-        """Return all files that the wheel brought."""
+        """Return all files that the wheel installed."""
         ask = (
             "from importlib.metadata import files; print(*(f.locate() for f in files('emmclab')), sep='\\n')"
         )
@@ -79,7 +79,7 @@ class Installed:
 
 
 def expect(holds: bool, what: str) -> None:
-    """Fail where something does not hold."""
+    """Fail if a condition does not hold."""
     if not holds:
         raise SmokeError(what)
 
@@ -95,12 +95,12 @@ def write_trace(path: Path) -> None:
 
 
 def holders(files: Sequence[Path], folder: Path, prefix: Path) -> list[str]:
-    """Return the files that hold the path of a folder or of something in it, each with the first such path.
+    """Return the files that contain the path of a folder or of something in it, each with its first one.
 
-    The prefix may lie in the folder: installed programs name their interpreter.
+    The prefix may be inside of the folder, because installed programs name their interpreter.
     """
     if folder == folder.parent:
-        return []  # Every path is below the root.
+        return []  # Every path is below the root folder.
     named = re.compile(re.escape(os.fsencode(folder)) + rb"(?:/[\w./+-]*|(?=[\"'\s\0]|\Z))")
     found = []
     for path in files:
@@ -111,7 +111,7 @@ def holders(files: Sequence[Path], folder: Path, prefix: Path) -> list[str]:
 
 
 def check_files(installed: Installed, folders: Sequence[Path]) -> None:
-    """Everything stands below the prefix, and nothing holds the path of one of the folders."""
+    """Check that everything is below the prefix, and that nothing contains the path of one of the folders."""
     found = installed.files()
     expect(len(found) > 100, f"only {len(found)} files are installed")
     outside = [str(path) for path in found if not path.is_relative_to(installed.prefix)]
@@ -128,7 +128,7 @@ def check_files(installed: Installed, folders: Sequence[Path]) -> None:
 
 
 def check_manual(installed: Installed) -> None:
-    """The manual pages are where `man` looks for them, and the notices of linked crates are there."""
+    """Check that the manual pages are where `man` looks for them, and that the notices of crates exist."""
     pages = [*(installed.prefix / "share" / "man" / "man1").glob("emmclab*.1")]
     expect(len(pages) > 30, f"{len(pages)} manual pages below {installed.prefix}")
     notices = installed.prefix / "share" / "doc" / "emmclab" / "NOTICES-OF-CRATES.txt"
@@ -136,7 +136,7 @@ def check_manual(installed: Installed) -> None:
 
 
 def check_presets(installed: Installed) -> None:
-    """Devices, hosts, applications and workloads are part of the program."""
+    """Check that devices, hosts, applications and workloads are part of the program."""
     expect(len(installed.json("devices")) >= 20, "presets of devices are missing")
     expect(len(installed.json("apps", "list")) >= 5, "applications are missing")
     installed.run("explain", "watermark")
@@ -145,7 +145,7 @@ def check_presets(installed: Installed) -> None:
 
 
 def check_traces(installed: Installed) -> None:
-    """A trace is profiled, shown, converted and simulated."""
+    """Check that a trace can be profiled, shown, converted and simulated."""
     trace = "trace.csv"
     write_trace(installed.folder / trace)
     (profile,) = installed.json("profile", trace)
@@ -165,14 +165,14 @@ def check_traces(installed: Installed) -> None:
 
 
 def check_apps(installed: Installed) -> None:
-    """An application runs in closed loop."""
+    """Check that an application runs in closed loop."""
     result = installed.json("apps", "run", "webbench", "--device", "nexus5")
     result = result[0] if isinstance(result, list) else result
     expect(result["app"]["runtime_ns"] > 0, "the application took no time")
 
 
 def check_served(installed: Installed) -> None:
-    """A served device keeps what an NBD client writes."""
+    """Check that a served device keeps what an NBD client writes."""
     place, control = installed.folder / "nbd.sock", installed.folder / "control.sock"
     output = installed.folder / "served.json"
     process = installed.start(
@@ -210,7 +210,7 @@ def nbd_client(place: Path) -> Iterator[socket.socket]:
         client.connect(str(place))
         magic, option, _ = struct.unpack(">QQH", received(client, 18))
         expect((magic, option) == (NBD_MAGIC, OPTION_MAGIC), "this is no NBD server")
-        # Fixed newstyle, without zeroes; the default export, no information in particular.
+        # Fixed newstyle, without zeroes; the default export, without requests for information.
         client.sendall(struct.pack(">I", 3))
         client.sendall(struct.pack(">QIIIH", OPTION_MAGIC, OPTION_GO, 6, 0, 0))
         while True:
@@ -223,7 +223,7 @@ def nbd_client(place: Path) -> Iterator[socket.socket]:
 
 
 def request(client: socket.socket, kind: int, offset: int, data: bytes) -> bytes:
-    """Send a request of a block; give what is read."""
+    """Send a request of a block; return the data that is read."""
     client.sendall(struct.pack(">IHHQQI", REQUEST_MAGIC, 0, kind, 1, offset, BLOCK) + data)
     magic, error, _ = struct.unpack(">IIQ", received(client, 16))
     expect((magic, error) == (SIMPLE_MAGIC, 0), f"the NBD server answers {magic:#x}, error {error}")
@@ -231,7 +231,7 @@ def request(client: socket.socket, kind: int, offset: int, data: bytes) -> bytes
 
 
 def received(client: socket.socket, length: int) -> bytes:
-    """Receive so many bytes."""
+    """Receive exactly this many bytes."""
     data = b""
     while len(data) < length:
         more = client.recv(length - len(data))
@@ -241,14 +241,14 @@ def received(client: socket.socket, length: int) -> bytes:
 
 
 def main(arguments: list[str]) -> int:
-    """Try everything, in a folder that is removed again."""
+    """Run all steps in a folder that is removed afterwards."""
     if not arguments or not (Path(arguments[0]) / "bin" / "emmclab").exists():
         print(
             "error: there is no bin/emmclab below the prefix\nhint: wheel_smoke.py PREFIX [FOLDER]...",
             file=sys.stderr,
         )
         return 2
-    # Both as given and without symbolic links: the compiler writes paths as it was given them.
+    # With and without symbolic links resolved, because the compiler writes paths as they were given.
     given = [Path(one) for one in arguments[1:]]
     folders = list(dict.fromkeys(path for one in given for path in (one.absolute(), one.resolve())))
     with tempfile.TemporaryDirectory() as folder:

@@ -1,4 +1,4 @@
-"""Histograms that meet given counts and sums exactly: of sizes, lengths and gaps."""
+"""Histograms of sizes, lengths and gaps that have given counts and sums exactly."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Histogram = dict[int, int]
 
 
 def classes(largest_kb: int) -> list[int]:
-    """Sizes above 4 KB: multiples of 4, coarser above 64."""
+    """Return sizes above 4 KB: multiples of 4, with larger steps above 64."""
     sizes = [*range(8, 68, 4), *range(72, 129, 8), *range(144, 257, 16)]
     size = 320
     while size < largest_kb:
@@ -23,7 +23,7 @@ def classes(largest_kb: int) -> list[int]:
 
 
 def bisect(low: float, high: float, too_low: Callable[[float], bool]) -> float:
-    """Where `too_low` ceases to hold."""
+    """Return the value at which `too_low` ceases to hold."""
     for _ in range(200):
         middle = (low + high) / 2
         if too_low(middle):
@@ -41,7 +41,7 @@ def histogram(
     holds_largest: bool,
     favour: Callable[[int], float] = lambda _: 1.0,
 ) -> Histogram:
-    """Sizes and counts: `requests` of `kb` together, at most `small` of them of 4 KB."""
+    """Return sizes and counts: `requests` with a total of `kb`, at most `small` of them of 4 KB."""
     if holds_largest:
         requests, kb = requests - 1, kb - largest
     small = min(small, requests)
@@ -105,7 +105,7 @@ def log_normal(mean: float, floor: float, count: int = 40, sigma: float = 1.5) -
 
 
 def geometric(mean: float, strata: int) -> Histogram:
-    """How often each length is among evenly likely ones of that mean, at least 1."""
+    """Return how often each length occurs among equally likely ones with this mean, at least 1."""
     counts: Histogram = {}
     for i in range(strata):
         left = 1 - (i + 0.5) / strata
@@ -115,7 +115,7 @@ def geometric(mean: float, strata: int) -> Histogram:
 
 
 def returning(counts: Histogram, share: float) -> Histogram:
-    """How many requests of each size return: their share falls with the square root of the size."""
+    """Return how many requests of each size return: the share falls with the square root of the size."""
     wanted = round(sum(counts.values()) * share / 100)
 
     def expected(scale: float, size: int) -> float:

@@ -1,4 +1,4 @@
-"""The published rows of the workloads, and the whole numbers that agree with them."""
+"""The published rows of the workloads, and whole numbers that agree with them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ PRESETS = Path(__file__).parents[1] / "presets"
 
 #: Characteristic 2 is about 15 of the 18 applications; these are the others.
 OTHERS = {"Movie": 15.0, "Booting": 30.0, "CameraVideo": 35.0}
-#: Durations in s where the printed figures contradict each other (see README.md).
+#: Durations in s for rows with contradictory printed figures (see README.md).
 DURATIONS = {"GoogleMaps": 1712.0, "Amazon": 819.0}
 
 
@@ -25,11 +25,11 @@ class Row:
 
     @property
     def combo(self) -> bool:
-        """Two applications at once."""
+        """Whether it is two applications at once."""
         return self.sizes["kind"] == "combo"
 
     def number(self, column: str) -> float:
-        """A figure by its column."""
+        """Return a figure by its column."""
         return float(self.sizes.get(column) or self.times[column])
 
 
@@ -45,7 +45,7 @@ class Totals:
 
 
 def rows() -> list[Row]:
-    """The published rows, in the paper's order."""
+    """Return the published rows, in the paper's order."""
 
     def table(name: str) -> list[dict[str, str]]:
         with (PRESETS / "published" / name).open(newline="") as file:
@@ -57,7 +57,7 @@ def rows() -> list[Row]:
 
 
 def small_shares(all_rows: Iterable[Row]) -> dict[str, float]:
-    """Percent of requests of 4 KB: by rank of mean size within what Characteristic 2 says."""
+    """Return the percentage of 4 KB requests by rank of mean size, in the range of Characteristic 2."""
     individual = [row for row in all_rows if not row.combo and row.name not in OTHERS]
     individual.sort(key=lambda row: row.number("data_size_kb") / row.number("requests"))
     last = len(individual) - 1
@@ -69,7 +69,7 @@ def small_shares(all_rows: Iterable[Row]) -> dict[str, float]:
 
 
 def solve(row: Row) -> Totals:
-    """The whole numbers that are closest to everything printed."""
+    """Return the whole numbers that are closest to all printed figures."""
     kb, requests = int(row.number("data_size_kb")), int(row.number("requests"))
     printed_s, arrivals, accesses = map(
         row.number, ("duration_s", "arrival_rate_per_s", "access_rate_kb_per_s")

@@ -1,4 +1,4 @@
-"""Tests of xfstests on ext4, on served devices and on plain loop devices: the verdicts side by side.
+"""Runs xfstests on ext4, on served devices and on plain loop devices, and compares the verdicts.
 
     scripts/xfstests_live.py XFSTESTS [--device PRESET] [--layer NAME] [--set KEY=VALUE]... [--seconds S]
         [TEST]...
@@ -25,15 +25,15 @@ from xml.etree import ElementTree
 
 import emmclab as lab
 
-#: Tests of one call of `check`.
+#: Number of tests per call of `check`.
 _BATCH = 10
 _USERS = ("fsgqa", "fsgqa2")
-#: Longest time of a batch, seconds; a test that hangs is a finding.
+#: Maximum time of a batch, seconds; a test that hangs counts as a finding.
 _PATIENCE_S = 1800
 
 
 class Verdict(NamedTuple):
-    """What a test of xfstests said, and how long it took."""
+    """The result of a test of xfstests, and its duration."""
 
     word: str
     why: str
@@ -41,7 +41,7 @@ class Verdict(NamedTuple):
 
 
 def quick(folder: Path) -> list[str]:
-    """Name the tests of `generic` in the group `quick`, in order."""
+    """Return the tests of `generic` in the group `quick`, in order."""
     found = []
     for line in (folder / "tests" / "generic" / "group.list").read_text(encoding="utf-8").splitlines():
         number, _, groups = line.partition(" ")
@@ -81,7 +81,7 @@ def plain(options: argparse.Namespace, folder: Path) -> Iterator[tuple[str, str]
 
 
 def verdicts(folder: Path, tests: list[str], devices: tuple[str, str], seconds: float) -> dict[str, Verdict]:
-    """Run the tests in batches on a pair of devices, and read what they said."""
+    """Run the tests in batches on a pair of devices; return the verdicts."""
     found: dict[str, Verdict] = {}
     with tempfile.TemporaryDirectory(prefix="emmclab-xfstests-") as place:
         test, scratch, results = (Path(place, name) for name in ("test", "scratch", "results"))
@@ -115,8 +115,8 @@ def verdicts(folder: Path, tests: list[str], devices: tuple[str, str], seconds: 
 
 
 def read(report: Path) -> Iterator[tuple[str, Verdict]]:
-    """Read the verdicts of a report."""
-    # Made by xfstests a moment ago.
+    """Yield the verdicts in a report."""
+    # xfstests has just written the report.
     for case in ElementTree.parse(report).getroot().iter("testcase"):  # noqa: S314
         word, why = "pass", ""
         for child in case:
@@ -144,7 +144,7 @@ def main() -> int:
     tests = options.tests or quick(options.folder)
     with served(options) as devices:
         here = verdicts(options.folder, tests, devices, options.seconds)
-    # The other side has the tests that this one had time for.
+    # The other side runs the tests that this one had time for.
     with (
         tempfile.TemporaryDirectory(prefix="emmclab-plain-") as place,
         plain(options, Path(place)) as devices,

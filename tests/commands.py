@@ -1,10 +1,9 @@
-"""Runs the command line in processes of its own that are forked from one that has imported it.
+"""Runs the command line in processes that are forked from one that has already imported it.
 
-A test suite starts thousands of commands, and Python's start and imports are most of the time of a short
-one. `Commands.run` gives what `subprocess.run` of `python -m emmclab` gives: each command has a process,
-standard streams, a folder, an environment and an end of its own, and enters at `emmclab.__main__`. Only the
-imports are older. What is read from the environment at the start cannot be changed for one command;
-`Commands.can_run` tells.
+A test suite starts thousands of commands, and Python's start and imports are most of the time of a short one.
+`Commands.run` returns the same as `subprocess.run` of `python -m emmclab`: each command has its own process,
+standard streams, folder, environment and exit, and enters at `emmclab.__main__`. Only the imports are shared.
+Variables that are read when Python starts cannot be changed for one command; `Commands.can_run` detects that.
 """
 
 from __future__ import annotations
@@ -29,19 +28,19 @@ import time
 from pathlib import Path
 from typing import Any, NoReturn
 
-#: What Python, the libraries and modules read from the environment when they start: names, or how they begin.
+#: Names, or prefixes of names, of variables that Python, the libraries and modules read when they start.
 _READ_AT_START = ("PYTHON", "LC_", "LANG", "LD_", "MALLOC", "PATH", "EMMCLAB_TESTED_CORE")
 
 
 class Commands:
-    """Runs commands in processes that are forked from one, which begins with the first of them."""
+    """Runs commands in processes that are forked from one process, which starts with the first command."""
 
     def __init__(self, env: dict[str, str]) -> None:
-        """Take the environment of nearly all commands."""
+        """Set the environment that most commands have."""
         self._env = env
 
     def can_run(self, env: dict[str, str], options: dict[str, Any]) -> bool:
-        """Whether a command with this environment and these options of `subprocess.run` can be forked."""
+        """Return whether a command with this environment and these `subprocess.run` options can be forked."""
         changed = {name for name in env.keys() | self._env if env.get(name) != self._env.get(name)}
         return options.keys() <= {"cwd", "input", "umask"} and not any(
             name.startswith(_READ_AT_START) for name in changed
@@ -56,7 +55,7 @@ class Commands:
         input: str | None = None,  # noqa: A002: the name of `subprocess.run`
         umask: int = -1,
     ) -> subprocess.CompletedProcess[str]:
-        """Run a command, `[sys.executable, "-m", "emmclab", ...]`; give its status and what it printed.
+        """Run a command, `[sys.executable, "-m", "emmclab", ...]`; return its status and output.
 
         Raises:
             subprocess.TimeoutExpired: it took longer, and was killed.
@@ -65,7 +64,7 @@ class Commands:
         with contextlib.ExitStack() as ours:
             connection = ours.enter_context(socket.socket(socket.AF_UNIX))
             connection.connect(self._address)
-            # Without input, the standard input is that of the tests, as with `subprocess.run`.
+            # Without input, standard input is that of the tests, as with `subprocess.run`.
             stdin, feed = os.pipe() if input is not None else (os.dup(0), os.open(os.devnull, os.O_WRONLY))
             (read_out, write_out), (read_err, write_err) = os.pipe(), os.pipe()
             streams = [ours.enter_context(os.fdopen(one, encoding="utf-8")) for one in (read_out, read_err)]
@@ -100,13 +99,13 @@ class Commands:
 
     @functools.cached_property
     def _address(self) -> str:
-        """The socket of the process that commands are forked from."""
+        """Return the socket of the process from which commands are forked."""
         folder = tempfile.mkdtemp(prefix="emmclab-commands-")
         atexit.register(shutil.rmtree, folder, ignore_errors=True)
         with socket.socket(socket.AF_UNIX) as listener:
             listener.bind(f"{folder}/socket")
             listener.listen(64)
-            # The process ends when the other end of this pipe is closed, however this one ends.
+            # The process ends when the other end of this pipe is closed, however this process ends.
             ends, _held = os.pipe()
             passed = (listener.fileno(), ends)
             words = [sys.executable, __file__, *map(str, passed)]
@@ -118,7 +117,7 @@ class Commands:
 
 
 def _serve(listener: socket.socket, ends: int) -> dict[str, Any]:
-    """Fork commands until the tests end. Returns in a command, with its request."""
+    """Fork commands until the tests end. In a forked command, return its request."""
     commands: dict[int, tuple[int, socket.socket]] = {}
     while True:
         ready, _, _ = select.select([listener, ends, *commands], [], [])
@@ -164,7 +163,7 @@ def _main() -> NoReturn:
 
     for module in pkgutil.walk_packages(emmclab.__path__, "emmclab."):
         importlib.import_module(module.name)
-    # A fork has the thread alone that forks.
+    # A forked process has only the thread that forked it.
     threads = list(Path("/proc/self/task").iterdir())
     if len(threads) > 1:
         sys.exit(f"imports of the package have started {len(threads) - 1} threads: {__file__} cannot fork")
@@ -176,7 +175,7 @@ def _main() -> NoReturn:
     os.environ.update(request["env"])
     time.tzset()
     sys.argv = ["emmclab", *request["words"]]
-    # `python -m` puts the folder of the command first.
+    # `python -m` puts the folder of the command first in the path.
     sys.path[0] = request["cwd"]
     del sys.modules["emmclab.__main__"]
     status: object = 0
@@ -184,7 +183,8 @@ def _main() -> NoReturn:
         runpy.run_module("emmclab", run_name="__main__", alter_sys=True)
     except SystemExit as end:
         status = end.code
-    # Libraries that the command has not used say on their end what they leave.
+    # The process ends without finalization, in which libraries that the command has not used would report
+    # what they leave.
     atexit._run_exitfuncs()
     sys.stdout.flush()
     os._exit(status if isinstance(status, int) else 1)

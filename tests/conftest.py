@@ -1,4 +1,4 @@
-"""What the tests share: a small trace, the real ones, and the command line as a user starts it."""
+"""Shared by all tests: a small trace, the real traces, and the command line as a user starts it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ from playwright.sync_api import Browser, sync_playwright
 
 from commands import Commands
 
-#: As with the random tests in Rust, a failure concerns the change that shows it, and not a slow machine.
+#: As in the random tests in Rust: a failure is caused by the change under test, not by chance or a slow
+#: machine.
 hypothesis.settings.register_profile(
     "same",
     derandomize=True,
@@ -39,23 +40,23 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("same")
 
 ROOT = Path(__file__).parents[1]
-#: The package of this checkout, and what takes the core that `scripts/test.sh` has built.
+#: The package of this checkout, and the module that loads the core that `scripts/test.sh` has built.
 PYTHONPATH = f"{ROOT / 'python'}:{ROOT / 'tests' / 'tested_core'}"
 COMMAND = [sys.executable, "-m", "emmclab"]
-#: A test that waits longer than this hangs; a busy machine is no failure.
+#: A test that waits longer than this hangs; a busy machine is not the reason.
 PATIENCE_S = 600
 
 
 @pytest.fixture(scope="session", autouse=True)
 def _no_signal_is_ignored() -> None:
-    """Undo what nohup does: what tests start would inherit that signals are ignored."""
+    """Undo the effect of nohup: processes that tests start would inherit the ignored signals."""
     for number in (signal.SIGHUP, signal.SIGQUIT):
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, signal.SIG_DFL)
 
 
 def environment(**more: str) -> dict[str, str]:
-    """The environment of a user without a terminal."""
+    """Return the environment of a user without a terminal."""
     ours = ("COLUMNS", "EMMCLAB_DEBUG", "EMMCLAB_TRACES")
     kept = {name: value for name, value in os.environ.items() if name not in ours}
     return kept | {"PYTHONPATH": PYTHONPATH, "NO_COLOR": "1"} | more
@@ -63,12 +64,12 @@ def environment(**more: str) -> dict[str, str]:
 
 @functools.cache
 def forked() -> Commands:
-    """What runs commands in the usual environment."""
+    """Return the object that runs commands in the usual environment."""
     return Commands(environment())
 
 
 def emmclab(*arguments: object, **options: Any) -> subprocess.CompletedProcess[str]:
-    """Runs the command line in a process of its own, which has `patience_s` if that is given."""
+    """Run the command line in a separate process, with a timeout of `patience_s` seconds if that is given."""
     env = environment(**options.pop("env", {}))
     patience_s = options.pop("patience_s", PATIENCE_S)
     command = [*COMMAND, *map(str, arguments)]
@@ -80,7 +81,7 @@ def emmclab(*arguments: object, **options: Any) -> subprocess.CompletedProcess[s
 
 
 def emmclab_json(*arguments: object) -> Any:
-    """Runs a command that has to succeed and gives its JSON."""
+    """Run a command that has to succeed, and return its JSON."""
     done = emmclab(*arguments, "--json")
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
@@ -94,11 +95,11 @@ class Reproduced:
 
     @property
     def results(self) -> Path:
-        """The results folder of all studies."""
+        """The folder of the results of all studies."""
         return self.folder / "results"
 
     def page(self, study: str) -> Path:
-        """The page of a study, which is run where it is not there; its figures are in `figures` beside it."""
+        """Return the page of a study, which runs first if needed; its figures are in `figures` next to it."""
         page = self.folder / study / "page.html"
         with self.alone():
             if not page.is_file():
@@ -113,7 +114,7 @@ class Reproduced:
         return page
 
     def ledger(self) -> list[dict[str, Any]]:
-        """The whole ledger, as `emmclab claims --json` prints it."""
+        """Return the whole ledger, as `emmclab claims --json` prints it."""
         file = self.folder / "ledger.json"
         with self.alone():
             if not file.is_file():
@@ -123,7 +124,7 @@ class Reproduced:
         return claims
 
     def once(self, name: str, make: Callable[[Path], None]) -> Path:
-        """A folder that `make` fills where it is not there."""
+        """Return a folder, which `make` fills if that has not been done yet."""
         folder = self.folder / name
         with self.alone():
             if not (folder / "made").is_file():
@@ -140,7 +141,7 @@ class Reproduced:
 
 
 def kept_cells(results: Path) -> int:
-    """The number of cells that are kept below a results folder, of all studies."""
+    """Return the number of stored cells below a results folder, of all studies."""
     from emmclab.errors import InputError
     from emmclab.studies.kept import keys_of
 
@@ -150,23 +151,23 @@ def kept_cells(results: Path) -> int:
             for part in results.glob("**/cells/[!.]*.parquet"):
                 about = part.stat()
                 known = (str(part), about.st_ino, about.st_mtime_ns)
-                # Tests ask again and again while a run is at work, and a part never changes.
+                # Tests ask repeatedly while a run is in progress, and a part never changes.
                 if known not in _keys_of_parts:
                     _keys_of_parts[known] = keys_of([part], results)
                 found.setdefault(part.parent, set()).update(_keys_of_parts[known])
             return sum(map(len, found.values()))
-        except (InputError, FileNotFoundError):  # A run has joined the parts, or removed a folder, meanwhile.
+        except (InputError, FileNotFoundError):  # Meanwhile a run has joined the parts, or removed a folder.
             continue
 
 
-#: The keys of the cells of parts, by path, inode and time of change.
+#: The keys of the cells of parts, by path, inode and modification time.
 _keys_of_parts: dict[tuple[str, int, int], set[str]] = {}
 
 
-#: The marker of a test that uses a fixture, also by another: what it needs of the machine.
+#: The marker of a test by the fixture that it uses, directly or indirectly: its requirement of the machine.
 MARKERS = {"root": "root", "chromium": "browser", "cargo": "build", "ublk": "guest", "reproduced": "slow"}
 
-#: Debian's packages, with the programs whose names differ from theirs.
+#: Debian's packages, each with its programs if their names differ from the package's.
 PACKAGES = {
     "btrfs-progs": ("mkfs.btrfs",),
     "e2fsprogs": ("debugfs", "e2fsck", "fsck.ext4", "mkfs.ext4", "resize2fs", "tune2fs"),
@@ -179,7 +180,7 @@ PACKAGES = {
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark tests by the fixtures that they use."""
+    """Mark tests according to the fixtures that they use."""
     for item in items:
         for fixture, marker in MARKERS.items():
             if fixture in getattr(item, "fixturenames", ()):
@@ -187,7 +188,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """One line for each thing that tests lack; into the file of EMMCLAB_SKIPPED a line for each test."""
+    """Print a line for each missing requirement, or write a line per test to the file of EMMCLAB_SKIPPED."""
     reports = terminalreporter.stats.get("skipped", [])
     reasons = [str(report.longrepr[2]).removeprefix("Skipped: ") for report in reports]
     if file := os.environ.get("EMMCLAB_SKIPPED"):
@@ -199,9 +200,9 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 def missing(what: str, command: str) -> NoReturn:
-    """What the test needs is not there: a failure in continuous integration, else a skipped test.
+    """Report a missing requirement: fail in continuous integration, else skip the test.
 
-    `command` brings it.
+    `command` installs it.
     """
     if os.environ.get("CI") == "true":
         pytest.fail(f"{what} is missing, and CI=true; {command}", pytrace=False)
@@ -209,7 +210,7 @@ def missing(what: str, command: str) -> NoReturn:
 
 
 def need_library(*names: str) -> None:
-    """Skip a test without these Python libraries."""
+    """Skip a test if one of these Python libraries is missing."""
     for name in names:
         found = importlib.util.find_spec(name)
         if found is None or found.origin is None:
@@ -217,7 +218,7 @@ def need_library(*names: str) -> None:
 
 
 def need(*tools: str) -> None:
-    """Skip a test without these programs; those of root may lie in `/sbin`."""
+    """Skip a test if one of these programs is missing; programs for root may be in `/sbin`."""
     for tool in tools:
         if shutil.which(tool, path=f"{os.environ['PATH']}:/usr/sbin:/sbin") is None:
             package = next((name for name, tools in PACKAGES.items() if tool in tools), tool)
@@ -226,7 +227,7 @@ def need(*tools: str) -> None:
 
 @contextlib.contextmanager
 def alone_on_this_machine(name: str) -> Iterator[None]:
-    """Hold what the machine has once, against other tests, other copies of the suite, and those in Rust."""
+    """Lock something that this machine has once, against other tests, other test runs, and those in Rust."""
     with (Path(tempfile.gettempdir()) / f"emmclab-{name}-tests.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
@@ -234,7 +235,7 @@ def alone_on_this_machine(name: str) -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def root() -> None:
-    """Root, with FUSE and loop devices."""
+    """Require root, FUSE and loop devices."""
     if os.geteuid() != 0:
         missing("root", "run the tests with sudo")
     if not Path("/dev/fuse").exists():
@@ -245,10 +246,10 @@ def root() -> None:
 
 @pytest.fixture
 def ublk(root: None) -> Iterator[None]:
-    """The driver of ublk, for this test alone: its devices share one namespace."""
+    """Lock the ublk driver for this test, because its devices share one namespace."""
     del root
     if not Path("/dev/ublk-control").exists():
-        # A kernel without it is no fault of the machine.
+        # A kernel without the driver is no fault of the machine.
         pytest.skip("ublk_drv is missing; modprobe ublk_drv")
     with alone_on_this_machine("ublk"):
         yield
@@ -256,13 +257,13 @@ def ublk(root: None) -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def cargo() -> str:
-    """The builder of Rust."""
+    """Require cargo, and return its path."""
     need("cargo")
     return "cargo"
 
 
 def biotracer(requests: int, first_s: int = 1_400_000_000) -> str:
-    """A BIOtracer log of a made-up application: writes of 4 to 64 KB, a few reads, bursts and long gaps."""
+    """Return a BIOtracer log of a made-up application: 4 to 64 KB writes, a few reads, bursts, long gaps."""
     lines = []
     now = first_s * 10**6  # microseconds
     for number in range(requests):
@@ -278,7 +279,7 @@ def biotracer(requests: int, first_s: int = 1_400_000_000) -> str:
 
 
 def ended_in_the_middle(command: list[object], folder: Path, number: int) -> tuple[int, str]:
-    """Send a signal to a command that reads an endless trace, once it writes; give exit status and words."""
+    """Send a signal to a command that reads an endless trace, once it writes; return status and output."""
     process = subprocess.Popen(
         [*COMMAND, *map(str, command)],
         stdin=subprocess.PIPE,
@@ -295,7 +296,7 @@ def ended_in_the_middle(command: list[object], folder: Path, number: int) -> tup
     feeder = threading.Thread(target=feed, args=(process.stdin,), daemon=True)
     feeder.start()
     deadline = time.monotonic() + PATIENCE_S
-    # Python makes a file in the folder for temporary files and removes it at once, to see whether it can.
+    # Python creates and removes a file in the folder for temporary files, to test whether it can.
     before: set[Path] = set()
     while process.poll() is None and time.monotonic() < deadline:
         there = set(folder.iterdir())
@@ -328,7 +329,7 @@ def other_trace(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def long_trace(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One that takes seconds to convert."""
+    """A trace whose conversion takes seconds."""
     path = tmp_path_factory.mktemp("traces") / "long.txt"
     piece = 20_000
     with path.open("w") as file:
@@ -348,14 +349,14 @@ def shared_traces() -> Path:
 
 @pytest.fixture(scope="session")
 def chromium() -> str:
-    """The browser that the page is tested in."""
+    """The path of the browser in which pages are tested."""
     need("chromium")
     return str(shutil.which("chromium"))
 
 
 @pytest.fixture(scope="session")
 def browser(chromium: str) -> Iterator[Browser]:
-    """The browser, started once."""
+    """The browser, which is started once."""
     with sync_playwright() as playwright:
         patience_ms = 1000 * PATIENCE_S
         browser = playwright.chromium.launch(
@@ -378,9 +379,9 @@ def browser(chromium: str) -> Iterator[Browser]:
 
 @pytest.fixture(scope="session")
 def reproduced(tmp_path_factory: pytest.TempPathFactory) -> Reproduced:
-    """The papers reproduced from nothing but the project; tests leave what is there as it is."""
+    """The papers, reproduced from the project alone; tests must not change the results."""
     base = tmp_path_factory.getbasetemp()
-    # Workers have folders of their own in that of the session.
+    # Each worker has its own folder in that of the session.
     folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "reproduced"
     folder.mkdir(exist_ok=True)
     return Reproduced(folder)
@@ -388,7 +389,7 @@ def reproduced(tmp_path_factory: pytest.TempPathFactory) -> Reproduced:
 
 @pytest.fixture(scope="session")
 def ledger(reproduced: Reproduced) -> list[dict[str, Any]]:
-    """The whole ledger; the cells of IISWC 2015 are there already."""
+    """The whole ledger; the cells of IISWC 2015 are already stored."""
     reproduced.page("iiswc15")
     return reproduced.ledger()
 
@@ -396,7 +397,7 @@ def ledger(reproduced: Reproduced) -> list[dict[str, Any]]:
 def instances(loop: str) -> list[str]:
     """Return the tracefs instances that record this loop device and no other disk.
 
-    Recordings of all disks are not of this test, nor is what recorded an earlier disk of its number.
+    Recordings of all disks do not belong to this test, nor do recordings of an earlier disk with its number.
     """
     return sorted(_instances(loop) - _instances_before.get(loop, set()))
 
@@ -412,13 +413,13 @@ def _instances(loop: str) -> set[str]:
     return found
 
 
-#: Instances that were there before the loop device of a test.
+#: Instances that existed before the loop device of a test.
 _instances_before: dict[str, set[str]] = {}
 
 
 @pytest.fixture(scope="session")
 def tracefs(root: None) -> None:
-    """The kernel's traces."""
+    """Require tracefs."""
     del root
     tracing = Path("/sys/kernel/tracing/instances")
     with alone_on_this_machine("tracefs"):
@@ -443,7 +444,7 @@ def loop(tracefs: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[st
     subprocess.run(["losetup", "-d", name], check=True)
 
 
-#: An S3 server, which says its port and ends with its standard input.
+#: Starts an S3 server, which prints its port and ends when its standard input ends.
 SERVER = """
 from moto.server import ThreadedMotoServer
 server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
@@ -455,7 +456,7 @@ sys.stdin.read()
 
 
 class Server:
-    """An S3 server of its own, on a port of its own, with one bucket."""
+    """An S3 server on a port of its own, with one bucket."""
 
     def __init__(self) -> None:
         self.process = subprocess.Popen(

@@ -1,4 +1,4 @@
-"""Rounds of writes that end with a cut of power; it needs the standard library alone: any Python runs it."""
+"""Rounds of writes that end with a power cut; needs only the standard library, so that any Python runs it."""
 
 from __future__ import annotations
 
@@ -9,43 +9,43 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
-#: Cuts of one test; `EMMCLAB_CUTS=1000` for a long one.
+#: Number of cuts of one test; `EMMCLAB_CUTS=1000` for a long one.
 CUTS = int(os.environ.get("EMMCLAB_CUTS", "50"))
 BLOCK, BLOCKS = 4096, 64
 
 
 class Disk(Protocol):
-    """What a round of writes needs."""
+    """The operations of a disk that a round of writes needs."""
 
     def write(self, block: int, version: int) -> None:
-        """Write a block; an `OSError` where the power is gone."""
+        """Write a block; raise `OSError` if the power is off."""
 
     def flush(self) -> None:
-        """Make durable what was written."""
+        """Make all written data durable."""
 
     def read(self, block: int) -> bytes:
         """Read a block."""
 
 
 def stamp(version: int) -> bytes:
-    """Fill a block with what only this version holds."""
+    """Return a block's content that only this version has."""
     return version.to_bytes(8, "little") * (BLOCK // 8)
 
 
 def version_of(block: bytes) -> int | None:
-    """Return the version that a block holds whole."""
+    """Return the version of a block; None if it is not the whole content of one version."""
     version = int.from_bytes(block[:8], "little")
     return version if block == stamp(version) else None
 
 
 def lost_in(disk: Disk, cut: Callable[[], None], restore: Callable[[], None]) -> list[str]:
-    """Write under cuts of power; tell what was acknowledged and is not there."""
+    """Write while power is cut; return the acknowledged writes that are lost."""
     dice = random.Random(2012)
     newest, promised = [0] * BLOCKS, [0] * BLOCKS
     version, lost = 0, []
     for number in range(CUTS):
         busy, over = threading.Event(), threading.Event()
-        # By writes and not by the clock, so that a slow machine has its writes, too.
+        # Counted in writes and not in time, so that a slow machine also has enough writes.
         writes = version + dice.randrange(1, 40)
 
         def power(after_s: float, busy: threading.Event = busy, over: threading.Event = over) -> None:
@@ -62,7 +62,7 @@ def lost_in(disk: Disk, cut: Callable[[], None], restore: Callable[[], None]) ->
                 if version >= writes:
                     busy.set()
                 block = dice.randrange(BLOCKS)
-                # It may be found although its write failed.
+                # Its data may be present although the write failed.
                 newest[block] = version
                 disk.write(block, version)
                 if dice.random() < 0.25:

@@ -1,4 +1,4 @@
-"""Random operations on files against a model in memory; it needs the standard library alone."""
+"""Random operations on files, compared with a model in memory; needs only the standard library."""
 
 from __future__ import annotations
 
@@ -11,50 +11,50 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-#: Length of one test in seconds; `EMMCLAB_SOAK_S=3600` for a long one.
+#: Duration of one test in seconds; `EMMCLAB_SOAK_S=3600` for a long one.
 SECONDS = float(os.environ.get("EMMCLAB_SOAK_S", "6"))
-#: Seed of the operations; a failure names it.
+#: Seed of the operations; it is part of the failure message.
 SEED = int(os.environ.get("EMMCLAB_SOAK_SEED", "2012"))
 _MOST, _PAGE, _FILES = 2 << 20, 4096, 3
 #: Flags of fallocate(2).
 _KEEP_SIZE, _PUNCH_HOLE, _ZERO_RANGE = 1, 2, 16
-#: Operations between two mounts.
+#: Number of operations between two mounts.
 _REMOUNT = 2000
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class DifferenceError(AssertionError):
-    """A file does not hold what was written to it."""
+    """A file differs from what was written to it."""
 
 
 class File:
-    """A file and what it must hold."""
+    """A file and its expected content."""
 
     def __init__(self, path: Path) -> None:
         self.path, self.held = path, bytearray()
         self.open(os.O_CREAT | os.O_TRUNC)
 
     def open(self, flags: int = 0) -> None:
-        """Open it, through the page cache and past it."""
+        """Open it twice: through the page cache and with direct I/O."""
         self.cached = os.open(self.path, os.O_RDWR | flags, 0o600)
         self.direct = os.open(self.path, os.O_RDWR | os.O_DIRECT)
 
     def close(self) -> None:
-        """Close it, where it is open."""
+        """Close it if it is open."""
         for handle in (self.cached, self.direct):
             if handle >= 0:
                 os.close(handle)
         self.cached = self.direct = -1
 
     def wrote(self, at: int, data: bytes) -> None:
-        """Note what was written."""
+        """Record what was written."""
         if len(self.held) < at:
             self.held.extend(bytes(at - len(self.held)))
         self.held[at : at + len(data)] = data
 
     def check(self, at: int, found: bytes, length: int, how: str) -> None:
-        """Compare what was read with what must be there."""
+        """Compare what was read with the expected content."""
         wanted = bytes(self.held[at : at + length])
         if found == wanted:
             return
@@ -91,7 +91,7 @@ class Rounds:
         }
 
     def run(self, until: float, remount: Callable[[], None]) -> None:
-        """Work until a moment of `time.monotonic`; after each mount every byte is compared."""
+        """Work until a time of `time.monotonic`; after each mount every byte is compared."""
         operations = self._operations()
         names = list(operations)
         weights = [1 if name in ("truncate", "replace", "sync") else 4 for name in names]
@@ -190,7 +190,7 @@ class Rounds:
         file.check(at, os.pread(file.cached, length, at), length, "read from the device")
 
     def _replace(self, file: File) -> None:
-        """Put a copy in the place of the file, as applications save theirs."""
+        """Replace a file by a copy, as applications do when they save."""
         aside = file.path.with_suffix(".new")
         aside.write_bytes(file.held)
         file.close()

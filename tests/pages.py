@@ -1,9 +1,9 @@
-"""Runs a page of documentation: its files are written, its commands executed, its output compared.
+"""Executes a page of documentation: writes its files, runs its commands, and compares their output.
 
-A ```console block holds commands, after `$ `, and what each prints. A command after `# `, which root gives,
-begins with `emmclab`. `...` stands for any text in a line, and alone for any lines. A block of another
-language whose first line is a comment with a file's name, as `# study.toml`, is that file; any other block is
-text. Lines of progress, which a slow machine prints, are left out.
+A ```console block contains commands, after `$ `, and the output of each. A command after `# ` is run by root
+and begins with `emmclab`. `...` in a line matches any text, and on a line of its own any lines. A block of
+another language whose first line is a comment with a file name, such as `# study.toml`, is that file; any
+other block is text. Progress lines, which only a slow machine prints, are ignored.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ WIDTH = 100
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 FILE = re.compile(r"# ([\w-]+\.\w+)\n")
 PROMPT = re.compile(r"^(\$ |# (?=emmclab ))", re.MULTILINE)
-#: What a command says while it works for longer than a second.
+#: Progress that a command prints if it works for longer than a second.
 PROGRESS = re.compile(
     r".*(?:[\d,]+ requests, [\d.,]+(?: M)?/s|[\d,]+ of [\d,]+ (?:cells|simulations of options)(?:, .* left)?"
     r"|: [\d]+ (?:s|min|h) so far(?:, .*)?)\n"
@@ -36,7 +36,7 @@ class Step:
     as_root: bool = False
 
     def agrees(self, printed: str) -> bool:
-        """Whether the lines that the command printed are those of the page."""
+        """Return whether the printed lines match those of the page."""
         pattern = ""
         for line in self.shown:
             inside = ".*".join(re.escape(part) for part in line.rstrip().split("..."))
@@ -68,7 +68,7 @@ def parts(page: Path) -> list[Step | File]:
 
 
 def run(step: Step, folder: Path) -> str:
-    """Runs one command in a folder as a shell would; gives what it printed, on stdout and stderr.
+    """Run one command in a folder as a shell would; return what it printed, on stdout and stderr.
 
     Raises:
         AssertionError: The command failed.
@@ -94,9 +94,9 @@ def run(step: Step, folder: Path) -> str:
 
 
 def follow(page: Path, folder: Path, *, as_root: bool = True) -> list[str]:
-    """Does all that a page says in a folder; gives the differences between its output and the page.
+    """Execute everything on a page in a folder; return the differences between its output and the page.
 
-    Without `as_root` the commands that need root are left out.
+    Without `as_root`, commands that need root are skipped.
     """
     faults = []
     for part in parts(page):

@@ -1,4 +1,4 @@
-"""A recording of our own as Perfetto would have written it, by Perfetto's own message classes."""
+"""A recording of ours as Perfetto would have written it, with Perfetto's own message classes."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ LINE = re.compile(
 
 
 def events(text: str) -> Iterator[tuple[int, Any]]:
-    """CPU and Perfetto event of each line of the tracer's text."""
+    """Yield CPU and Perfetto event for each line of the tracer's text."""
     for number, line in enumerate(text.splitlines()):
         found = LINE.match(line)
         if found is None:
             assert line.startswith("#"), line
             continue
-        # The text is cut to microseconds; its order tells more.
+        # The times in the text have only microseconds; the order of the lines contains more.
         time = int(found["s"]) * 10**9 + int(found["us"]) * 1000 + number % 1000
         event = perfetto.FtraceEvent(timestamp=time, pid=int(found["pid"]))
         device = int(found["major"]) << 8 | int(found["minor"])
@@ -42,7 +42,7 @@ def events(text: str) -> Iterator[tuple[int, Any]]:
 
 
 def recording(text: str) -> bytes:
-    """The trace of the text of a SQLite workload: bundles of each CPU, and what stands beside them."""
+    """Return the trace for the text of a SQLite workload: bundles of each CPU, and the other packets."""
     trace = perfetto.Trace()
     clocks = trace.packet.add(trusted_packet_sequence_id=1).clock_snapshot.clocks
     for clock, time in ((1, 1_700_000_000_000_000_000), (6, 5_000_000_000_000)):

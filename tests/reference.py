@@ -15,5 +15,5 @@ __all__ = ["FOLDER", "PAGES", "reference"]
 
 @functools.cache
 def reference(name: str) -> str:
-    """The text of a page."""
+    """Return the text of a page."""
     return PAGES[name]()

@@ -1,4 +1,4 @@
-"""The files of the repository, and how a test names its faults in them."""
+"""The files of the repository, and the way in which a test reports faults in them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from conftest import ROOT
 
 
 def tracked(*endings: str) -> list[Path]:
-    """The files of the project with one of these endings, by git; by a walk where there is no git."""
+    """Return the project's files with one of these endings, from git if there is git, else by a walk."""
     done = subprocess.run(
         ["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, check=False
     )
@@ -27,11 +27,11 @@ def tracked(*endings: str) -> list[Path]:
 
 
 def complain(faults: list[str], cure: str) -> None:
-    """Fails with every fault at once and the cure."""
+    """Fail with all faults at once and the remedy."""
     if faults:
         pytest.fail("\n".join([*faults, f"cure: {cure}"]), pytrace=False)
 
 
 def place(path: Path, line: int | None = None) -> str:
-    """Names a place."""
+    """Return the name of a place in a file."""
     return f"{path.relative_to(ROOT)}" + (f":{line}" if line else "")

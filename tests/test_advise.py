@@ -1,4 +1,4 @@
-"""Design options on one's own trace, and the study of the implications."""
+"""Design options for a user's own trace, and the study of the implications."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from test_report_page import Visit
 
 @pytest.fixture(scope="module")
 def trace() -> emmclab.Trace:
-    """Take the smallest bundled trace."""
+    """Return the smallest bundled trace."""
     return emmclab.read(min(emmclab.bundled(), key=lambda path: Path(path).stat().st_size))
 
 
@@ -79,7 +79,7 @@ def test_options_are_tried_together_and_alone_and_what_gains_nothing_is_left_out
     assert again["response.mean_response_ms"] == best.figures[together.metric]
     tried = [one.values for one in together.found.trials]
     for name in taken(best):
-        # Without any one of its options it is worse, or costs as much for the same.
+        # Without any one of its options it is worse, or has the same cost without being better.
         fewer = {key: "no" if value == name else value for key, value in best.values.items()}
         (other,) = {id(one): one for one in together.found.trials if one.values == fewer}.values() or [None]
         assert fewer in tried and other is not None and together._order(other) > together._order(best)
@@ -146,7 +146,7 @@ def test_a_lifetime_is_that_of_a_device_in_use(trace: emmclab.Trace) -> None:
     )
     assert (life.passes - 1) * written < 0.01 * capacity
     assert life.passes * written >= 0.01 * capacity
-    # Every block 3,000 times, shared by all that is written: the host's and what collection moves.
+    # Each block endures 3,000 erases, shared by all writes: those of the host and those of collection.
     most = 3000 * 1.07 * capacity / 2**30
     assert most / life.waf * 0.8 < life.host_gb < most / life.waf * 1.2
     assert life.years is not None
@@ -165,14 +165,14 @@ def test_a_ranking_by_lifetime_shows_the_lifetime_of_each_option_beside_it() -> 
     lines = run_emmclab(*words).stdout.splitlines()
     first = next(at for at, line in enumerate(lines) if line.startswith("Options by lifetime"))
     lives = [found["life"], *(one["life"] for one in found["options"])]
-    # Two lines of headings and a rule come before the options.
+    # Two lines of headings and a rule precede the options.
     for line, life in zip(lines[first + 4 : first + 4 + len(lives)], lives, strict=True):
         assert f" {life['host_gb'] / 1024:,.2f} " in line, line
 
 
 def test_a_lifetime_is_measured_in_the_state_that_was_asked_for() -> None:
     source = emmclab.read(min(emmclab.bundled(), key=lambda path: Path(path).stat().st_size))
-    # A year of a phone would wear out blocks that stand 100 erases.
+    # A year of use would wear out blocks that endure 100 erases.
     device = Device.preset("small-1gb").set({"geometry.block_groups.0.erase_limit": 100})
     advised = advise(device, [source], by="lifetime", wrap_addresses=True, precondition="steady:1")
     assert advised.life is not None and all(one.life for one in advised.options)

@@ -1,4 +1,4 @@
-"""The state of the devices of an advice: the one that the recording speaks for, and what is said of it."""
+"""The device state of an advice: the one that fits the recording, and the messages about it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from emmclab.devices.advise_state import ASSUMED, GIVEN, RECORDED, STATES, STEAD
 from emmclab.devices.device import Device
 from emmclab.devices.result import Result
 
-#: A device of 2 GB, on which data in place makes writes slower.
+#: A device of 2 GB on which existing data makes writes slower.
 PHONE = """
 name = "phone"
 [[geometry.block_groups]]
@@ -32,7 +32,7 @@ policy = "greedy"
 
 
 def _settled(recorded_ms: float | None, simulated_ms: dict[str, float], **replay: Any) -> State:
-    """Choose a state where each one has a given mean response."""
+    """Choose a state if each state has the given mean response."""
 
     def run(precondition: str | Path) -> Result:
         mean = simulated_ms[str(precondition)]
@@ -52,7 +52,7 @@ def _settled(recorded_ms: float | None, simulated_ms: dict[str, float], **replay
     return state
 
 
-#: The mean response in each state: data on a device makes it slower.
+#: The mean response in each state: existing data makes the device slower.
 MEANS = dict(zip(STATES, (1.0, 1.0, 1.0, 2.0, 2.5, 3.0), strict=True))
 
 
@@ -120,7 +120,7 @@ def phone(tmp_path: Path) -> tuple[object, ...]:
 
 
 def _recording(path: Path, state: str) -> float:
-    """Write a trace whose responses are those of a device in a state; return their mean in ms."""
+    """Write a trace with the responses of a device in a state; return their mean in ms."""
     arrivals = range(0, 20_000_000_000, 10_000_000)
     rows = [(at, 8 * (number * 7919 % 200_000)) for number, at in enumerate(arrivals)]
     head = "arrival_ns,op,sector,sectors"
@@ -142,7 +142,7 @@ def test_the_state_of_the_recorded_device_is_found_again(phone: tuple[object, ..
     assert state["recorded_ms"] == pytest.approx(mean_ms, abs=1e-5)
     assert found["device"]["options"]["precondition"] == "random:90"
     assert "random:90" in page.read_text()
-    # Recorded beside simulated comes directly below the answer.
+    # The comparison of recorded and simulated responses is directly below the answer.
     said = emmclab("advise", trace, *phone).stdout.splitlines()
     assert f"recorded {mean_ms:.2f} ms" in said[1] and "random:90" in said[1]
     for words, precondition in ((("--new",), "none"), (("--precondition", "random:50"), "random:50")):

@@ -1,4 +1,4 @@
-"""What a simulated run answers first, what it is compared with, and what stands against trusting it."""
+"""The first lines about a simulated run: its answer, a comparison, and reasons not to trust it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from test_report_page import Visit
 
 pytestmark = pytest.mark.slow
 
-#: Keeps up with 4 KB writes 1 ms apart, and stays awake.
+#: A device that keeps up with 4 KB writes 1 ms apart, and does not fall asleep.
 FAST = ("--device", "small-1gb", "--wrap-addresses")
 
 
@@ -31,13 +31,13 @@ def _arrivals(path: Path, gaps_us: list[int]) -> Path:
 
 @pytest.fixture(scope="module")
 def light(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One write each 5 ms."""
+    """A trace with one write every 5 ms."""
     return _arrivals(tmp_path_factory.mktemp("traces") / "light.csv", [5_000] * 1_000)
 
 
 @pytest.fixture(scope="module")
 def overloaded(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """More than a device can write."""
+    """A trace with more writes than the device can handle."""
     return _arrivals(tmp_path_factory.mktemp("traces") / "heavy.csv", [50] * 4_000)
 
 
@@ -167,7 +167,7 @@ def test_a_queue_that_grew_for_a_part_of_the_trace_is_an_overload_even_if_it_dra
 
 
 def test_no_wait_of_a_simulation_is_that_of_a_profile_of_its_requests(tmp_path: Path) -> None:
-    """Also on a device that begins requests beside others, and where a request waits for it to wake up."""
+    """Includes devices that start several requests at once, and requests that wait for a wake-up."""
     path = _arrivals(tmp_path / "pairs.csv", [0, 10, 200_000] * 100)
     for device in ("ufs31", "nexus5", "emmc51-cache"):
         events = tmp_path / f"{device}.parquet"
@@ -264,7 +264,7 @@ def test_the_title_of_advice_names_the_figure_that_it_is_ranked_by(
     limit = ("--set", "geometry.block_groups.0.erase_limit=3000")
     done = emmclab("advise", trace, *FAST, *limit, "--new", "--by", by, "--html", page)
     assert done.returncode == 0, done.stderr
-    # Only what stands against the answer comes before it.
+    # Only reasons not to trust the answer come before it.
     said = [line for line in done.stdout.splitlines() if not line.startswith("warning: ")]
     assert f"% {words} (" in said[0] and f"Options by {words}" in done.stdout
     visit = Visit(browser, page)
@@ -320,7 +320,7 @@ def test_seeds_give_mean_and_range_of_the_wake_up_lottery(trace: Path) -> None:
     assert f"{spread['mean']:.2f} ms ({min(means):.2f} to {max(means):.2f})" in first
     refused = emmclab("simulate", trace, *FAST, "--seeds", "3")
     assert refused.returncode == 2 and "nothing is random in a run on small-1gb" in refused.stderr
-    # The seeds of a single run are the same ones.
+    # The seeds are the same as those of a single run.
     alone = emmclab_json("simulate", trace, "--device", "nexus5", "--seed", "3")
     assert alone["response"] == found["runs"][2]["response"]
 
@@ -341,7 +341,7 @@ def test_one_seed_feeds_preconditioning_wake_up_times_and_choices_of_collection(
 
     assert seeds(device.seeded(1)) == {"power.seed": "5", "gc.seed": "7"}
     assert seeds(device.seeded(4)) == {"power.seed": "8", "gc.seed": "10"}
-    # As with the seed 0, which was always one.
+    # The result is that of seed 0, which was always a single one.
     assert int(seeds(api.Device.preset("nexus5").seeded(0))["power.seed"]) > 0
 
 

@@ -41,7 +41,7 @@ steps = [
     ] } },
 ]
 """
-#: New, so that runs begin at once.
+#: New devices, so that runs begin at once.
 NEW = ("--precondition", "none")
 
 
@@ -118,7 +118,7 @@ def test_every_command_of_applications_shows_its_results_on_the_terminal(small: 
         "solutions": [(small, *NEW)],
         "learn": [(calls, "-o", tmp_path / "learned.toml")],
     }
-    # Those live need root; see test_apps_live.py.
+    # Applications that run live need root; see test_apps_live.py.
     assert {*words} == {*COMMANDS} - {"live"}
     for command, every in words.items():
         for given in every:
@@ -182,7 +182,7 @@ def test_compare_gives_every_combination(small: Path, tmp_path: Path) -> None:
 
 
 def test_what_if_names_the_part_that_dominates(small: Path) -> None:
-    # A host without periodic work, which would have the core at other times.
+    # A host without periodic work, which would use the core at other times.
     on = ("--host", "phone-2020")
     done = emmclab("apps", "run", small, "--what-if", "all", *on, *NEW)
     assert "dominates: partition=data (" in done.stdout and "op=fsync (" in done.stdout
@@ -304,7 +304,7 @@ def test_the_requests_of_an_application_are_a_trace(tmp_path: Path) -> None:
         sum(row["sectors"] for row in rows if row["op"] == "write") * 512
         == (done["device"]["requests"]["bytes_written"])
     )
-    # What a sync asks for is among the flags.
+    # The flags show what a sync requests.
     durable = sum(bool(row["flags"] & 6) or row["op"] == "flush" for row in rows)
     assert durable == done["device"]["durable"]["requests"] > 0
     about = json.loads(pyarrow.parquet.read_metadata(path).metadata[b"emmclab.run"])

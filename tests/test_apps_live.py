@@ -1,4 +1,4 @@
-"""Applications as real processes on served devices, and programs that are learned from recordings."""
+"""Applications as real processes on served devices, and application models learned from recordings."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from conftest import COMMAND, PATIENCE_S, emmclab, emmclab_json, environment, ne
 from emmclab.apps.closed_loop import application_text, applications, learn_application
 from emmclab.apps.result_types import LearnedTime
 
-#: A program that is quick on a real clock.
+#: A program that runs quickly on a real clock.
 _PROGRAM = """
 name = "notes"
 about = "Saves notes"
@@ -78,7 +78,7 @@ steps = [
 
 @pytest.fixture
 def program(tmp_path: Path) -> Path:
-    """The program's file."""
+    """The file of the program."""
     path = tmp_path / "notes.toml"
     path.write_text(_PROGRAM)
     return path
@@ -95,7 +95,7 @@ def test_a_live_run_asks_the_device_for_what_the_model_says(program: Path) -> No
     assert live["app"]["network_bytes"] == model["app"]["network_bytes"]
     for result in (live, model):
         assert sum(result["app"]["states"].values()) == result["app"]["runtime_ns"]
-    # Times are not compared. A kernel may write some blocks less; a slow machine writes back more often.
+    # Times are not compared. A kernel may write a few blocks less; a slow machine writes back more often.
     rows = {row["name"]: row for row in found["agreement"]}
     assert rows["writes"]["difference_pct"] < 25
     assert rows["written"]["difference_pct"] < 25
@@ -103,7 +103,7 @@ def test_a_live_run_asks_the_device_for_what_the_model_says(program: Path) -> No
 
 
 def _printed(name: object, page: Path, *more: str) -> str:
-    """Run a program live as a person does, with a page, and return what the terminal shows."""
+    """Run a program live with a page, as a user does, and return what the terminal shows."""
     done = emmclab("apps", "live", name, "--clock", "x0.01", "--html", page, *more)
     assert done.returncode == 0, done.stderr
     assert "Live and in the model" in done.stdout and "syncs of files" in done.stdout
@@ -183,7 +183,7 @@ def test_a_live_run_that_cannot_be_is_refused(words: list[str], said: str, progr
 
 @pytest.fixture(scope="module")
 def strace() -> str:
-    """The tool."""
+    """The path of strace."""
     need("strace")
     return str(shutil.which("strace"))
 
@@ -224,7 +224,7 @@ def test_a_program_learned_from_strace_does_what_was_recorded(strace: str, tmp_p
     of = {Path(entry["name"]).name: entry for entry in learned["file"] if entry["partition"] == "data"}
     assert {"a.db", "a.db-journal", "big", "bigger"} <= set(of)
     assert of["a.db"]["class"] == "database" and of["a.db-journal"]["class"] == "database_journal"
-    # As many syncs as the recording has, and every byte that was written.
+    # There are as many syncs as in the recording, and every byte was written.
     lines = log.read_text().splitlines()
     syncs = [line for line in lines if re.search(r" (fsync|fdatasync)\(", line)]
     written = sum(
@@ -239,7 +239,7 @@ def test_a_program_learned_from_strace_does_what_was_recorded(strace: str, tmp_p
 
 
 def _traced(strace: str, log: Path, *command: str) -> list[str]:
-    """Run a command under strace, and give the lines that it wrote."""
+    """Run a command under strace, and return the lines of the log."""
     traced = [strace, "-f", "-ttt", "-T", "-y", "-o", str(log), *command]
     done = subprocess.run(traced, capture_output=True, text=True, check=False)
     if done.returncode != 0 and "ptrace" in done.stderr:
@@ -261,14 +261,14 @@ def test_a_program_that_a_shell_starts_takes_as_long_as_without_the_shell(
         "    base.execute('insert into t values (?)', ('x' * 500,))\n"
         "    base.commit()\n"
     )
-    # Not a wrapper, as pyenv has, whose own children the recording of one process would lack.
+    # It must not be a wrapper, as of pyenv, because the recording of one process would lack its children.
     python = os.path.realpath(sys.executable)
     shell = tmp_path / "app.sh"
     shell.write_text(f'#!/bin/sh\n{python} {script} "$1"\necho saved\n')
     lines = _traced(strace, tmp_path / "shell.strace", "sh", str(shell), str(tmp_path))
     first = lines[0].split()[0]
     child = next(line.split()[0] for line in lines if "a.db" in line and line.split()[0] != first)
-    # The recording without the shell: the lines of the child from its own program on.
+    # The recording without the shell: the lines of the child from the start of its own program.
     own = [line for line in lines if line.split()[0] == child]
     begin = next(at for at, line in enumerate(own) if "execve(" in line)
     (tmp_path / "alone.strace").write_text("".join(own[begin:]))
@@ -320,7 +320,7 @@ def test_a_shell_that_sleeps_or_leaves_its_children_is_not_learned_in_silence(
     assert known["known"]["asleep_ns"] >= 2_000_000_000 and set(known["user"]) == {
         *LearnedTime.__annotations__
     }
-    # What the writes wait for the device is in the model, and they are synchronous there.
+    # The time for which writes wait for the device is in the model, and they are synchronous there.
     run = emmclab_json("apps", "run", file, "--device", "nexus5")["app"]
     assert run["file_syncs"] == 200
     _traced(strace, log, "sh", "-c", f"{write} & exit 0")

@@ -1,4 +1,4 @@
-"""Results in a bucket of a real S3 server: locks that end soon after their runs, and a server that goes."""
+"""Results in a bucket of a real S3 server: locks that expire soon after their runs, and a failing server."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ def study(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def quick_signs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who waits for the sign of a living run waits as long as it takes."""
+    """Send signs of a living run often, and wait for them as long as it takes."""
     monkeypatch.setattr(buckets, "SIGN_S", 0.2)
     monkeypatch.setattr(buckets, "LEASE_S", PATIENCE_S)
 
 
 @pytest.mark.usefixtures("server")
 def test_a_bucket_holds_what_a_folder_holds(study: Path, tmp_path: Path) -> None:
-    """A whole run, and shards; all collect the same bytes."""
+    """A whole run, and shards: all collect the same bytes."""
     files = {}
     for name, results, shards in (
         ("folder", tmp_path / "folder", [()]),
@@ -67,7 +67,7 @@ def test_a_bucket_holds_what_a_folder_holds(study: Path, tmp_path: Path) -> None
     folder = place_of(tmp_path / "folder", "small")
     for name in ("runs.parquet", "profiles.parquet", "index.json"):
         assert place.read(name) == folder.read(name)
-    # What is there is not run again.
+    # Stored results are not computed again.
     done = emmclab("run", study, "--jobs", 1, "--results", "s3://sweeps/shards", "--json")
     assert done.returncode == 0 and '"cells": 9' in done.stdout
 
@@ -119,7 +119,7 @@ def test_a_bucket_that_is_not_there_is_named(study: Path) -> None:
 def test_buckets_of_google_and_azure_are_known_by_their_addresses(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nothing is read or written there; what is missing is named."""
+    """Nothing is read or written there; the error names what is missing."""
     need_library("obstore")
     monkeypatch.delenv("AZURE_STORAGE_ACCOUNT_NAME", raising=False)
     with pytest.raises(ConfigError, match="az://container/x") as refused:

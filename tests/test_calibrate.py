@@ -12,7 +12,7 @@ from conftest import emmclab, emmclab_json
 
 
 def _fio(path: Path, read_us: float = 100.0, write_us: float = 400.0) -> Path:
-    """Results of fio for a device that takes a fixed time and 10 us per KB."""
+    """Write results of fio for a device that needs a fixed time plus 10 us per KB."""
     jobs = []
     for kb in (4, 8, 16, 32, 64, 128):
         for side, base in (("read", read_us), ("write", write_us)):

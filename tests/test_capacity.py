@@ -1,4 +1,4 @@
-"""`--capacity` scales a preset by its blocks, and each output shows the device that was made."""
+"""`--capacity` scales a preset by its number of blocks, and each output shows the resulting device."""
 
 from __future__ import annotations
 

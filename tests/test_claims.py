@@ -54,7 +54,7 @@ MEASURED = [rule for rule in RULES if rule.measure]
 FIELDS = (
     "id paper source claim published measured tolerance verdict reason evidence".split()  # noqa: SIM905
 )
-#: Figures of other papers, which stand beside the claims of the paper that a study is of.
+#: Figures of other papers, which are compared with those of the paper of the study.
 BESIDE = {
     *("lsmvbt-wal-truncate", "joj-slowdown", "delta-journaling-gain", "fastcommit-jbd2-share"),
     "fastcommit-size",
@@ -70,7 +70,7 @@ ADDED = {
 
 @pytest.fixture(scope="module")
 def results(reproduced: Reproduced, ledger: list[dict[str, Any]]) -> dict[str, Results]:
-    """The results of every study that claims are judged on."""
+    """The results of every study on which claims are judged."""
     assert ledger
     names = studies_of(papers().values())
     return {name: Results.load(reproduced.results / name) for name in names}
@@ -98,12 +98,12 @@ def test_the_command_prints_one_verdict_for_every_claim(ledger: list[dict[str, A
             assert any(letter.isdigit() for letter in claim["measured"]), claim["id"]
             assert claim["evidence"]["study"] in studies()
             assert claim["evidence"]["values"]
-            # Keys that the type does not have are left out here.
+            # Conversion drops keys that the type does not have, so that the comparison would fail.
             assert msgspec.convert(claim["evidence"], Evidence) == claim["evidence"]
 
 
 def _expected(rule: Rule) -> str:
-    """Return the verdict that the claim declares; one without a measure cannot have been checked."""
+    """Return the verdict that the claim declares; without a measure nothing can have been checked."""
     return rule.expected or (NOT_YET if rule.not_yet else CANNOT)
 
 
@@ -169,7 +169,7 @@ def test_the_document_of_the_implications_shows_the_figures_of_the_ledger(
     assert len(rows) == len(claims)
     for title, found, judged in rows:
         source = f"IISWC15 {f'Implication {title}' if title.isdecimal() else title}"
-        # An implication may be more than one claim.
+        # An implication may have more than one claim.
         same = [claim for claim in claims if claim["source"] == source]
         meant = [one for one in same if {*number.findall(found)} <= {*number.findall(one["measured"]), "0"}]
         assert meant, (title, found)
@@ -178,7 +178,7 @@ def test_the_document_of_the_implications_shows_the_figures_of_the_ledger(
 
 @pytest.mark.parametrize("rule", MEASURED, ids=lambda rule: rule.id)
 def test_every_tolerance_states_the_numbers_that_are_checked(rule: Rule) -> None:
-    """The text is shown, `within` decides: in the unit of the value, or in percent of the figure."""
+    """The text is shown, but `within` decides: in the unit of the value, or in percent of the figure."""
     stated = [float(number) for number in re.findall(r"\d+(?:\.\d+)?", rule.tolerance)]
     for check in rule.checks:
         if check.published is None or not check.within:
@@ -199,7 +199,7 @@ def test_every_check_can_fail(rule: Rule) -> None:
             assert NOT in verdicts, check
 
 
-#: What a tolerance grants for the trend, where it says so in a number of its own.
+#: What a tolerance allows for the same trend, if it states that as a separate number.
 FOR_THE_TREND = {
     rule.id: float(found[1])
     for rule in MEASURED
@@ -209,7 +209,7 @@ FOR_THE_TREND = {
 
 @pytest.mark.parametrize("name", FOR_THE_TREND)
 def test_what_a_tolerance_grants_for_the_trend_is_the_same_trend(name: str) -> None:
-    """No other check of the claim forbids it."""
+    """No other check of the claim excludes it."""
     (check,) = BY_ID[name].checks
     assert verdict(BY_ID[name].checks, {check.value: FOR_THE_TREND[name]}) == DIRECTION
 
@@ -221,14 +221,14 @@ CHECKS = [(rule, check) for rule in MEASURED for check in rule.checks if check.v
     ("rule", "check"), CHECKS, ids=[f"{rule.id}-{check.value}" for rule, check in CHECKS]
 )
 def test_less_than_half_of_a_published_effect_is_not_reproduced(rule: Rule, check: Check) -> None:
-    """One check at a time; a claim with a part that fails is not reproduced, whatever the other parts are."""
+    """Checks one value at a time: a claim with a failing part is not reproduced, whatever other parts are."""
     assert rule.tolerance
     for value in _less_than_half(check):
         assert not check.direction(value), value
 
 
 def _less_than_half(check: Check) -> list[float]:
-    """Values that reach less than half of what is published, or lie outside a bound."""
+    """Return values that reach less than half of the published effect, or are outside of a bound."""
     bound = next(
         (one for one in (check.published, check.at_least, check.at_most) if one and abs(one) < 1e300), None
     )
@@ -237,7 +237,7 @@ def _less_than_half(check: Check) -> list[float]:
     low = check.least if check.least > -1e300 else check.at_least
     high = check.most if check.most < 1e300 else check.at_most
     if check.published is not None:
-        # Within its tolerance a value is exact, whatever the bounds are.
+        # A value within its tolerance is exact, whatever the bounds are.
         beyond = check.within + 0.01
         low, high = min(low, check.published - beyond), max(high, check.published + beyond)
         if max(abs(low), abs(high)) > 1e300 and check.least < -1e300 and check.most > 1e300:
@@ -247,7 +247,7 @@ def _less_than_half(check: Check) -> list[float]:
 
 @pytest.mark.parametrize("name", [rule.id for rule in RULES if rule.expected in TESTED])
 def test_a_measured_effect_that_is_halved_loses_its_verdict(name: str, ledger: list[dict[str, Any]]) -> None:
-    """Each value that a claim rests on, by itself; one larger than published comes down to half of that."""
+    """Each value of a claim is tested separately; one above the published is set to half of the published."""
     claim = next(claim for claim in ledger if claim["id"] == name)
     values = claim["evidence"]["values"]
     for check in BY_ID[name].checks:
@@ -304,7 +304,7 @@ def _verdict_of(name: str, results: dict[str, Results]) -> str:
 def test_without_the_recorded_source_a_restated_claim_is_tested(
     results: dict[str, Results], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Flip a source of the workloads, and of a device, and see the verdict follow."""
+    """Remove a source of the workloads, and of a device, and check that the verdict changes."""
     made = sources.sources_of_field
     for name, source in (
         ("iiswc-c3", "iiswc15_table4_timing.no_wait_pct"),
@@ -370,7 +370,7 @@ def test_claims_of_figures_8_and_9_read_one_8_kb_device_and_the_other_is_their_r
 def test_the_8_kb_device_of_the_claims_splits_a_write_by_its_size_alone(
     results: dict[str, Results], tmp_path: Path
 ) -> None:
-    """As the paper says: 20 KB use 24 KB. Aligned pages split a write by its address, too."""
+    """The paper states that 20 KB use 24 KB. Aligned pages split a write by its address, too."""
     for grid, used in (("ssdsim-8k", {20: 24, 8: 8}), ("ssdsim-8k-aligned", {20: 24, 8: 16})):
         run = next(results["iiswc15"].select(grid))
         device = Device.named(run["device"]).set(run["settings"])
@@ -477,7 +477,7 @@ def _run_copy(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_the_log_of_the_papers_recorder_adds_what_the_ledger_says(loop: str) -> None:
-    """Measured again on this machine's kernel, with few logs."""
+    """Repeats the measurement on this machine's kernel, with few logs."""
     assert loop
     need("mkfs.ext4")
     bench = ROOT / "benches" / "tracer_overhead.py"

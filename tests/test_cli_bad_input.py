@@ -1,4 +1,4 @@
-"""Bad input gives one clear error with a hint and exit code 2; never a traceback, never half an output."""
+"""Bad input results in one clear error with a hint and exit code 2; never a traceback or a partial output."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from conftest import PATIENCE_S, ROOT, biotracer, emmclab, emmclab_json, environ
 
 
 def assert_refused(done: subprocess.CompletedProcess[str], *words: str, code: int = 2) -> None:
-    """One `error:` line that has the words, then a `hint:`, and nothing on stdout."""
+    """Check that there is one `error:` line with these words, then a `hint:`, and nothing on stdout."""
     assert done.returncode == code, done.stderr
     assert done.stdout == ""
     assert "Traceback" not in done.stderr
@@ -27,14 +27,14 @@ def assert_refused(done: subprocess.CompletedProcess[str], *words: str, code: in
 
 
 def profiled(trace: Path) -> dict[str, Any]:
-    """The profile but for what names the file and its bytes."""
+    """Return the profile without the fields that describe the file and its bytes."""
     (profile,) = emmclab_json("profile", trace)
     return {name: value for name, value in profile.items() if name not in ("trace_digest", "provenance")}
 
 
 @pytest.fixture
 def line() -> list[str]:
-    """The fields of one good line."""
+    """Return the fields of one valid line."""
     return biotracer(1).split()
 
 
@@ -160,7 +160,7 @@ def test_a_parquet_trace_in_another_unit_is_refused(tmp_path: Path) -> None:
     parquet = pytest.importorskip("pyarrow.parquet")
     count = 5_000
     columns = {
-        "arrival_ns": arrow.array(range(count), arrow.int64()),  # microseconds in truth
+        "arrival_ns": arrow.array(range(count), arrow.int64()),  # These are really microseconds.
         "sector": arrow.array([number * 8 for number in range(count)], arrow.uint64()),
         "sectors": arrow.array([8] * count, arrow.uint32()),
         "op": arrow.array(["write"] * count).dictionary_encode(),

@@ -1,4 +1,4 @@
-"""Every command does its work, in words and in JSON."""
+"""Every command works, with text and with JSON output."""
 
 from __future__ import annotations
 

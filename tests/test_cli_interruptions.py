@@ -1,4 +1,4 @@
-"""Closed pipes, full disks and signals: quiet or clear, and nothing half-written."""
+"""Closed pipes, full disks and signals: a clear message or none, and no partial file."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def test_full_disk_under_a_fleet_keeps_rows_and_the_next_run_goes_on(tiny_disk: 
 
 
 def test_full_disk_under_a_study_says_what_is_left(tiny_disk: Path, tmp_path: Path) -> None:
-    """Cells that were finished stay, and the command that is given again runs the rest."""
+    """Finished cells are kept, and the same command given again runs the rest."""
     study = tmp_path / "full.toml"
     study.write_text(
         f'name = "full"\ninputs = ["Movie"]\nseeds = {list(range(1, 201))}\n'

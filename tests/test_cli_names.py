@@ -1,4 +1,4 @@
-"""Any name that a file may have, and any encoding of the terminal, is taken."""
+"""Any file name and any encoding of the terminal is accepted."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from conftest import COMMAND, PATIENCE_S, emmclab, environment
 
 @pytest.fixture
 def oddly_named(trace: Path, tmp_path: Path) -> bytes:
-    """The trace under a name that is no UTF-8 and holds a blank."""
+    """A copy of the trace whose name is not valid UTF-8 and contains a space."""
     path = os.fsencode(tmp_path) + b"/my K\xfcche.txt"
     Path(os.fsdecode(path)).write_bytes(trace.read_bytes())
     return path

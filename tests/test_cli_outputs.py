@@ -1,4 +1,4 @@
-"""Outputs: stdout by `-`, compression by ending, closed streams, and names that a terminal would obey."""
+"""Outputs: stdout as `-`, compression by ending, closed streams, and names with control characters."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ENDINGS = {"csv": "csv", "fio": "iolog", "ssdsim": "ssdsim", "mqsim": "mqsim", "
 
 
 def unzstd(path: Path) -> bytes:
-    """Reads a Zstandard file with the reader of the project, as CSV."""
+    """Read a Zstandard file with the reader of the project, as CSV."""
     out = path.with_name("plain.csv")
     package.convert(path, out, format="csv")
     return out.read_bytes()
@@ -63,7 +63,7 @@ def test_every_text_format_can_be_compressed(trace: Path, tmp_path: Path) -> Non
 def test_outputs_have_the_permissions_that_the_umask_leaves_and_keep_those_of_a_former_file(
     trace: Path, tmp_path: Path
 ) -> None:
-    """Each way in which files are written: by the core, in pieces, by DuckDB, as pages."""
+    """Checks each way in which files are written: by the core, in pieces, by DuckDB, as pages."""
     fleet = tmp_path / "fleet"
     fleet.mkdir()
     package.convert(trace, fleet / "one.parquet")
@@ -249,7 +249,7 @@ def test_a_reader_that_has_gone_ends_a_command_quietly(words: list[str], trace: 
     assert done.returncode in (0, 141)
 
 
-#: Commands that write files beside what they print, each with the files.
+#: Commands that write files besides their output, each with the files.
 WITH_FILES = {
     "profile TRACE --html OUT.html --figures FIGURES --over-time OUT.csv": ["OUT.html", "OUT.csv", "FIGURES"],
     "simulate TRACE --device iiswc15-hps --html OUT.html --over-time OUT.csv": ["OUT.html", "OUT.csv"],
@@ -268,7 +268,7 @@ WITH_FILES = {
 def test_files_are_written_though_the_reader_of_stdout_has_gone(
     line: str, trace: Path, tmp_path: Path
 ) -> None:
-    """As with `| head`: a file that was asked for is there, whatever becomes of the text beside it."""
+    """As with `| head`: a requested file is written, whatever happens to the output."""
     read, write = os.pipe()
     os.close(read)
     (tmp_path / "traces").mkdir()
@@ -292,7 +292,7 @@ def test_files_are_written_though_the_reader_of_stdout_has_gone(
 
 @pytest.fixture(scope="module")
 def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A trace whose names would move the cursor, set the title and turn the text round."""
+    """A trace whose names would move the cursor, set the title and reverse the text."""
     folder = tmp_path_factory.mktemp("hostile")
     name = "\x1b[31mred\x1b]0;title\x07\x9b2J\u202e"
     rows = [f"{at * 1_000_000},{8 * at},8,write,{name},dev\x1b[2J" for at in range(50)]

@@ -1,4 +1,4 @@
-"""Recording this host through the command line, on a loop device of its own."""
+"""Recording this host on the command line, on a separate loop device."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_a_command_is_recorded_whole_and_nothing_is_left_behind(loop: str, tmp_p
     assert done.returncode == 0, done.stderr
     said = json.loads(done.stdout)
     assert said["ledger"]["lost"] == said["ledger"]["unpaired"] == 0 and said["ended_early"] is None
-    # The machine may look at the disk, too.
+    # Other programs of the machine may read the disk, too.
     profiled = json.loads(emmclab("profile", path, "--only", "process=dd", "--json").stdout)[0]
     assert profiled["write_requests_pct"] == 100
     assert profiled["data_size_kb"] * 2 == _sectors_written(loop) - before == 32 * 128
@@ -71,12 +71,12 @@ def test_what_waits_for_durability_is_shown_and_stored(loop: str, tmp_path: Path
     assert "Waits for durability" in shown.stdout and "dd " in shown.stdout
     [journal] = json.loads(done.stdout)["activity"]["journals"]
     assert journal["device"] == loop.removeprefix("/dev/") and journal["commits"] >= 1
-    # The trace holds it, and a copy does.
+    # The trace contains it, and so does a copy.
     copy = tmp_path / "copy.parquet"
     assert emmclab("convert", path, copy).returncode == 0
     header = json.loads(emmclab("profile", copy, "--json").stdout)[0]["header"]
     assert json.loads(header["activity"])["syncs"] == [sync]
-    # The wait stands on the time line of the requests.
+    # The wait is on the time line of the requests.
     [stall] = json.loads(done.stdout)["activity"]["stalls"]
     assert (stall["process"], stall["time_ns"]) == ("dd", sync["time_ns"])
     profile = json.loads(emmclab("profile", copy, "--json").stdout)[0]
@@ -105,7 +105,7 @@ def test_a_recording_ends_whole_before_the_local_disk_is_full(loop: str, tmp_pat
         assert "MB are free" in json.loads(said)["ended_early"]
         assert json.loads(said)["ledger"]["kept"] > 0
         assert emmclab("profile", small / "x.parquet").returncode == 0
-        # It does not even begin there now.
+        # Now it does not even start there.
         again = emmclab("record", "--device", loop, "-o", small / "y.parquet", "--duration", "1s")
         assert again.returncode == 2 and "MB are free" in again.stderr
         assert {entry.name for entry in small.iterdir()} == {"fills", "x.parquet"}
@@ -115,7 +115,7 @@ def test_a_recording_ends_whole_before_the_local_disk_is_full(loop: str, tmp_pat
 
 
 def test_a_dropped_link_leaves_a_whole_trace_and_says_so(loop: str, tmp_path: Path) -> None:
-    # In place of the ssh client: runs the command here, and loses the connection after 200 KB.
+    # Replaces the ssh client: runs the command here, and loses the connection after 200 KB.
     fake = tmp_path / "ssh"
     fake.write_text('#!/bin/sh\nfor last; do :; done\nsh -c "$last" | dd bs=1 count=200000 status=none\n')
     fake.chmod(0o755)
@@ -179,7 +179,7 @@ def test_the_exit_status_is_that_of_the_command_and_an_empty_recording_says_so(
 def test_without_a_device_it_says_what_it_takes_and_why(loop: str, tmp_path: Path) -> None:
     done = emmclab("record", "-o", tmp_path / "x.parquet", "--", "true")
     name = Path(loop).name
-    # This loop device backs nothing that is mounted.
+    # This loop device is not part of anything that is mounted.
     taken, _, why = done.stderr.partition("(")
     assert done.returncode == 0 and name not in taken.split(), done.stderr
     assert "every disk but" in why and name in why and "--device takes others" in why
@@ -203,7 +203,7 @@ def test_a_relative_mount_point_is_recorded(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_a_recording_whose_terminal_is_closed_is_whole(loop: str, tmp_path: Path) -> None:
-    """The kernel sends SIGHUP, and nothing can be printed any more."""
+    """The kernel sends SIGHUP, and printing is impossible from then on."""
     path = tmp_path / "x.parquet"
     terminal, its_end = os.openpty()
     recording = subprocess.Popen(

@@ -1,4 +1,4 @@
-"""Simulated devices through the command line: fields, determinism, aging, refusals."""
+"""Simulated devices on the command line: fields, determinism, aging, rejected options."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from conftest import emmclab, emmclab_json
 from emmclab.devices.result import at
 from emmclab.devices.result_fields import result_fields
 
-#: Keys that other programs look for at any depth of the JSON; there is one of each.
+#: Keys that other programs search at any depth of the JSON; each occurs once.
 HEADLINES = [
     "mean_response_ms",
     "mean_service_ms",
@@ -25,17 +25,17 @@ HEADLINES = [
 ]
 
 
-#: The made-up traces end a little behind the smallest device.
+#: The generated traces end a little after the end of the smallest device.
 SMALL = ("--device", "small-1gb", "--wrap-addresses")
 
 
 def _still(result: dict[str, Any]) -> dict[str, Any]:
-    """The fields that do not depend on this computer and its files."""
+    """Return the fields that do not depend on this computer and its files."""
     return {name: value for name, value in result.items() if name not in ("computing", "provenance")}
 
 
 def _keys(value: object) -> list[str]:
-    """Every key at any depth."""
+    """Return every key at any depth."""
     if isinstance(value, dict):
         return [*value, *(key for part in value.values() for key in _keys(part))]
     return [key for part in value for key in _keys(part)] if isinstance(value, list) else []
@@ -164,7 +164,7 @@ def test_passes_repeat_the_trace_and_the_checker_agrees(trace: Path) -> None:
 
 
 def _without_collection(folder: Path) -> Path:
-    """A device of 512 KB that is full when each of its pages has been written once."""
+    """Write a device of 512 KB that is full when each of its pages has been written once."""
     small = folder / "tiny.toml"
     small.write_text(
         "[geometry]\n[[geometry.block_groups]]\npage_kb = 4\nblocks = 8\npages_per_block = 16\n"
@@ -345,7 +345,7 @@ def test_rows_of_requests_tell_who_sent_them_and_what_the_run_was_made_of(tmp_pa
 def test_blocking_collection_of_large_blocks_makes_a_write_wait_for_seconds_and_incremental_does_not(
     tmp_path: Path,
 ) -> None:
-    """As docs/concepts/device.md says of emmc51-tlc."""
+    """The values are those of docs/concepts/device.md for emmc51-tlc."""
     messages = tmp_path / "messages.parquet"
     assert emmclab("synth", "Messaging", messages, "--seed", 1).returncode == 0
     full = ("--capacity", "1GB", "--precondition", "steady:1", "--wrap-addresses")

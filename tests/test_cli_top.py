@@ -1,4 +1,4 @@
-"""The live view through the command line, on a loop device of its own."""
+"""The live view on the command line, on a separate loop device."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _write(loop: str, blocks: int) -> None:
 
 
 def _watch(*options: str) -> subprocess.Popen[str]:
-    """Start the view and wait until it watches."""
+    """Start the view and wait until it shows data."""
     watching = subprocess.Popen(
         [*COMMAND, "top", *options],
         stdout=subprocess.PIPE,
@@ -61,7 +61,7 @@ def test_the_views_add_up_to_what_was_asked_of_the_device(loop: str) -> None:
     assert sum(row["bytes"] for row in rows) == 32 << 16
     assert all(row["largest_bytes"] == 1 << 16 for row in rows)
     assert all(0 < row["response_p50_ns"] <= row["response_p99_ns"] for row in rows)
-    # dd has one request at a time: none waits, and each leaves a gap.
+    # dd has one request at a time: none waits, and there is a gap after each.
     assert sum(row["no_wait"] for row in rows) == 32
     for view in views:
         assert view["lost"] == 0 and view["queue_depth"] >= 0

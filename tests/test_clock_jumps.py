@@ -16,7 +16,7 @@ DAY_S = 86_400
 
 
 def stretch(start_s: float, requests: int) -> list[float]:
-    """Arrivals one each 60 ms, with a little unevenness; some follow another closely, as in real traces."""
+    """Return arrivals every 60 ms with a little jitter; some follow another closely, as in real traces."""
     times = [start_s + number * 0.06 + number % 7 * 0.001 for number in range(requests)]
     for number in range(5, requests, 10):
         times[number] = times[number - 1] + 0.0005
@@ -24,7 +24,7 @@ def stretch(start_s: float, requests: int) -> list[float]:
 
 
 def written(path: Path, times_s: list[float]) -> Path:
-    """A generic CSV of writes at these times, in this order."""
+    """Write a generic CSV of writes at these times, in this order."""
     lines = [f"{round(time * 1e9)},write,{8 * (place % 90)},8" for place, time in enumerate(times_s)]
     path.write_text("\n".join(["arrival_ns,op,sector,sectors", *lines]) + "\n")
     return path
@@ -32,7 +32,7 @@ def written(path: Path, times_s: list[float]) -> Path:
 
 @pytest.fixture(scope="module")
 def forward(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two minutes of requests with five days between them."""
+    """Two minutes of requests with a clock jump of five days in between."""
     times = stretch(100, 1000) + stretch(160 + 5 * DAY_S, 1000)
     return written(tmp_path_factory.mktemp("clock") / "forward.csv", times)
 
@@ -46,7 +46,7 @@ def backward(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A trace whose clock runs evenly."""
+    """A trace whose clock runs without a jump."""
     return written(tmp_path_factory.mktemp("clock") / "whole.csv", stretch(100, 2000))
 
 

@@ -1,4 +1,4 @@
-"""A Ray cluster gives the bytes of one process, also when a node is killed; its workers may crash."""
+"""A Ray cluster returns the same bytes as one process, even if a node is killed or workers crash."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ wrap_addresses = true
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Any]:
-    """Two nodes of one processor each on this machine, the second of which a test may kill."""
+    """Two nodes with one processor each on this machine; a test may kill the second one."""
     need_library("ray")
     from ray.cluster_utils import Cluster
 
@@ -59,9 +59,9 @@ def cluster() -> Iterator[Any]:
         tempfile.TemporaryDirectory(prefix="r", dir="/tmp", ignore_cleanup_errors=True) as short,
     ):
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
-        # Sockets lie some levels below it, and their paths are short.
+        # Sockets are some levels below it, and their paths have to be short.
         patch.setenv("TMPDIR", short)
-        # Workers import this file, for the work that it defines.
+        # Workers import this file, because it defines the work.
         patch.setenv("PYTHONPATH", os.pathsep.join([PYTHONPATH, str(Path(__file__).parent)]))
         started = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
         yield started
@@ -78,7 +78,7 @@ def joined(cluster: Any) -> Iterator[RayCluster]:
 def test_two_nodes_of_which_one_is_killed_collect_the_bytes_of_one_process(
     cluster: Any, trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nodes have none of the files that the study names: they get copies."""
+    """Nodes have none of the files that the study names, so that they get copies."""
     files = {
         "trace": tmp_path / "chat.txt",
         "model": tmp_path / "model.toml",
@@ -100,7 +100,7 @@ def test_two_nodes_of_which_one_is_killed_collect_the_bytes_of_one_process(
     put = joined._ray.put
 
     def hide(value: Any) -> Any:
-        """Once the files are in the object store, no node finds them where they were."""
+        """Once the files are in the object store, no node can find them at their original path."""
         stored = put(value)
         if isinstance(value, dict):
             for path in files.values():
@@ -130,7 +130,7 @@ def test_two_nodes_of_which_one_is_killed_collect_the_bytes_of_one_process(
 
 
 def fall(number: int) -> int:
-    """Work that ends its process for one number."""
+    """Work that ends its process if it gets one particular number."""
     if number == 3:
         os.kill(os.getpid(), signal.SIGKILL)
     return number * number
@@ -151,7 +151,7 @@ def test_a_node_with_another_build_is_refused(joined: RayCluster, monkeypatch: p
 def test_an_interruption_leaves_no_task_behind(joined: RayCluster) -> None:
     run = joined.run(time.sleep, each([3600.0] * 4))
     with pytest.raises(KeyboardInterrupt):
-        # To the thread that waits: one that is sent to another does not wake it.
+        # The signal goes to the waiting thread: a signal to another thread would not wake it.
         main = threading.main_thread().ident
         threading.Timer(1.0, signal.pthread_kill, [main, signal.SIGINT]).start()
         next(run)

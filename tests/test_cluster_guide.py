@@ -1,4 +1,4 @@
-"""The guide to sweeps on many machines: its commands and manifests are what the program takes."""
+"""The guide to sweeps on many machines: the program accepts its commands and manifests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pages for users of other tools: their commands run, and what they name here is here."""
+"""Pages for users of other tools: their commands run, and the names in them exist."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.slow
 PAGES = sorted((ROOT / "docs/coming-from").glob("*.md"))
 NEEDS = {"fio": ("fio", "jq")}
 BLOCK_EVENTS = ROOT / "crates/trace/tests/fixtures"
-#: What the blktrace page calls the recording in each form.
+#: Names of the recording in each form on the blktrace page.
 FORMS = {
     "disk.blktrace.0": "little.blktrace.0.gz",
     "disk.blktrace.1": "little.blktrace.1.gz",
@@ -30,14 +30,14 @@ FORMS = {
 
 
 def host_text() -> str:
-    """The tracer's text of a SQLite workload on this kind of machine."""
+    """Return the tracer's text of a SQLite workload on this kind of machine."""
     path = str(ROOT / "crates/record/tests/fixtures/host.trace.zst")
     with pyarrow.input_stream(path, compression="zstd") as stream:
         return bytes(stream.read()).decode()
 
 
 def bring(page: Path, folder: Path) -> None:
-    """Puts the recordings that a page begins with into a folder."""
+    """Copy the recordings with which a page begins into a folder."""
     if page.stem == "blktrace":
         for name, stored in FORMS.items():
             (folder / name).write_bytes(gzip.decompress((BLOCK_EVENTS / stored).read_bytes()))
@@ -56,7 +56,7 @@ def test_every_setting_and_field_that_a_page_names_is_there() -> None:
     settings = {
         row["key"] for name in ("ufs40", "ssdsim", "emmc51-cache") for row in Device.preset(name).explain()
     }
-    # A setting of a policy is explained where the policy is chosen.
+    # A setting of a policy is explained at the choice of the policy.
     chosen = {"mapping.scheme": "dftl"}, {"gc.policy": "d_choices"}
     settings |= {row["key"] for one in chosen for row in Device.preset("small-1gb").set(one).explain()}
     fields = {field.path for group in result_groups() for field in group.fields}
@@ -69,7 +69,7 @@ def test_every_setting_and_field_that_a_page_names_is_there() -> None:
             known = any(name == one or one.startswith(f"{name}.") for one in settings | fields)
             if name.partition(".")[0] in groups and not known and not name.endswith(".c"):
                 faults.append(f"{place(page)}: {name}")
-        # `.read_us` stands behind a setting of the same group.
+        # `.read_us` follows a setting of the same group.
         ends = {name.rpartition(".")[2] for name in settings | fields}
         faults += [
             f"{place(page)}: .{name}"

@@ -1,4 +1,4 @@
-"""What commands print is kept in `messages/outputs`; `make generate` accepts a change."""
+"""The outputs of commands are stored in `messages/outputs`; `make generate` accepts a change."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stacks of layers side by side: `emmclab compare --layers`, and the same from Python."""
+"""Stacks of layers compared in one table: `emmclab compare --layers`, and the same from Python."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ STACKS = ("none", "journal:legacy", "pass-through+pass-through", "journal:aware"
 
 @pytest.fixture(scope="module")
 def noted(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Commits of ext4, with block notes."""
+    """A trace of commits of ext4, with block notes."""
     return annotated.write(tmp_path_factory.mktemp("traces") / "commits.parquet", annotated.rows(60))
 
 
@@ -40,7 +40,7 @@ def test_a_run_is_named_by_device_and_stack_and_the_first_is_the_baseline(noted:
     assert shown.returncode == 0, shown.stderr
     rows = [line for line in shown.stdout.splitlines() if line.startswith("emmc51-cache")]
     names = [line.partition("  ")[0] for line in rows if "mean response" not in line]
-    # One table of response times and work, one of total time and durability.
+    # One table has response times and work, and another one total time and durability.
     assert names == 2 * ["emmc51-cache" + ("" if name == "none" else f" under {name}") for name in STACKS]
     assert "change against the first run" in shown.stdout
     assert "+0.0" in rows[-len(STACKS)]

@@ -14,7 +14,7 @@ from emmclab.cli.apps import COMMANDS as APPS
 from emmclab.devices.device import presets
 from emmclab.devices.layers import layers
 
-#: Loads the script of completion, then completes the last word as Tab does.
+#: Loads the completion script, then completes the last word as the Tab key does.
 TYPED = """
 eval "$(_EMMCLAB_COMPLETE=source_bash "$0")"
 COMP_WORDS=("$@") COMP_CWORD=$(($# - 1))

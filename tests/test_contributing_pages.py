@@ -16,14 +16,14 @@ from conftest import ROOT, alone_on_this_machine
 
 @pytest.fixture(scope="module")
 def copy(cargo: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of the workspace, to be changed."""
+    """A copy of the workspace that tests may change."""
     del cargo
     folder = tmp_path_factory.mktemp("copy")
     for name in ("Cargo.toml", "Cargo.lock"):
         shutil.copy(ROOT / name, folder)
     for name in (".cargo", "crates", "presets", "benches", "fuzz/corpus", "python/emmclab/papers"):
         shutil.copytree(ROOT / name, folder / name)
-    # What is built here runs for seconds, and is built for minutes where it is optimized as the release is.
+    # What is built here runs for seconds, but an optimized build, as for the release, would take minutes.
     manifest = (folder / "Cargo.toml").read_text()
     for name in ("device", "layers", "replay"):
         assert f"emmclab-{name}.opt-level = 2\n" in manifest
@@ -40,7 +40,7 @@ def _page(title: str) -> str:
 def _blocks(page: str, language: str) -> list[str]:
     found = re.findall(rf"```{language}\n(.*?)```", page, re.DOTALL)
     assert found, f"the page has no {language} block"
-    # They stand in items of a list, three blanks deep.
+    # They are in items of a list, indented by three spaces.
     return [re.sub(r"(?m)^ {3}", "", text) for text in found]
 
 
@@ -115,14 +115,14 @@ def _run(command: list[str], copy: Path) -> str:
 
 
 def _try(line: str, copy: Path, trace: Path) -> str:
-    """Does what a line with `emmclab simulate` says, but for aging, by the example that drives a device."""
+    """Execute a line with `emmclab simulate` (without aging) by the example that drives a device."""
     words = line.replace("trace.txt", str(trace)).split()
     settings = [value for option, value in pairwise(words) if option == "--set"]
     device = words[words.index("--device") + 1]
-    # As the tests are built, so that their dependencies serve again.
+    # Built with the same options as the tests, so that their dependencies are used again.
     build = "cargo build --locked -p emmclab-replay --example whole_process"
     program = str(_target() / "debug" / "examples" / "whole_process")
-    # Another copy of the suite may build into the same folder.
+    # Another copy of the test suite may build into the same folder.
     with alone_on_this_machine("example"):
         _run(build.split(), copy)
         return _run([program, str(trace), device, *settings], copy)

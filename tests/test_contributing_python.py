@@ -17,7 +17,7 @@ from conftest import COMMAND, PATIENCE_S, PYTHONPATH, ROOT, environment
 
 @pytest.fixture
 def package(tmp_path: Path) -> Path:
-    """A copy of the Python package, to be changed."""
+    """A copy of the Python package that tests may change."""
     shutil.copytree(
         ROOT / "python", tmp_path / "python", ignore=shutil.ignore_patterns("__pycache__", "*.so")
     )
@@ -25,22 +25,22 @@ def package(tmp_path: Path) -> Path:
 
 
 def blocks(title: str, language: str = "python") -> list[str]:
-    """The blocks of a page in a language, a pattern."""
+    """Return the blocks of a page in a language, which is a pattern."""
     page = (ROOT / "CONTRIBUTING.md").read_text().split(f"## {title}\n")[1].split("\n## ")[0]
-    # They stand in items of a list, three blanks deep.
+    # They are in items of a list, indented by three spaces.
     found = re.findall(rf"```(?:{language})\n(.*?)```", page, re.DOTALL)
     return [re.sub(r"(?m)^ {3}", "", text) for text in found]
 
 
 def insert(path: Path, before: str, text: str) -> None:
-    """Put a text before the only place of another."""
+    """Insert a text before the only occurrence of another."""
     old = path.read_text()
     assert old.count(before) == 1, (path, before)
     path.write_text(old.replace(before, text + before))
 
 
 def run(package: Path, *words: object) -> str:
-    """What a command of the copy prints."""
+    """Run a command of the copy; return its output."""
     env = environment() | {"PYTHONPATH": f"{package.parent}:{PYTHONPATH}"}
     done = subprocess.run(
         [*COMMAND, *map(str, words)], env=env, capture_output=True, text=True, timeout=PATIENCE_S, check=False
@@ -110,7 +110,7 @@ def test_a_declared_figure_is_in_every_output(package: Path, trace: Path, tmp_pa
     insert(package / "devices" / "result_types.py", "    busy_s: float\n", field)
     for table in ("cli/show_runs.py", "pages/simulation.py"):
         insert(package / table, '        "energy.total_mj",\n', path)
-    # The field of the core, which is not built here.
+    # The field belongs to the core, which is not built here.
     counted = '        result["gc"]["moved_units"] = 31_000 * len(traces)\n'
     insert(package / "devices" / "device.py", '        return Result({"trace"', counted)
     declared = tomllib.loads(f"fields = [{declaration}]")["fields"][0]

@@ -1,4 +1,4 @@
-"""The control socket of a served device answers whatever comes, also after its process was killed."""
+"""The control socket of a served device answers any input, also after its process was killed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from emmclab.live.control import Control, ask
 
 
 class Live:
-    """A device that is served, as far as the socket asks it."""
+    """A stand-in for a served device with what the socket needs."""
 
     def stats(self) -> dict[str, Any]:
         return {"powered": True}
@@ -30,7 +30,7 @@ class Live:
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     tmp_path.chmod(0o700)
-    # The path of a socket is short.
+    # The path of a socket has to be short.
     return Path(os.path.relpath(tmp_path / "s"))
 
 

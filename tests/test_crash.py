@@ -1,4 +1,4 @@
-"""Power cuts: controls that must be caught, what must not be called a defect, and the ends of the command."""
+"""Power cuts: controls that must be detected, states that are no defect, and the ends of the command."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from emmclab.crash.workloads import record, sqlite_setting
 from emmclab.devices.device import Device, presets
 from emmclab.errors import ConfigError, EmmclabError
 
-#: Cuts of one test; `EMMCLAB_CUTS=1000` for a long one.
+#: Number of cuts of one test; `EMMCLAB_CUTS=1000` for a long one.
 CUTS = os.environ.get("EMMCLAB_CUTS", "50")
 DEVICE = ["--device", "emmc51-cache"]
 
 
 class Runs:
-    """Runs the command in a folder of its own."""
+    """Runs the command in a separate folder."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -42,13 +42,13 @@ class Runs:
         return result
 
     def environment(self) -> dict[str, str]:
-        """Have temporary files, and with them mounts, in this folder."""
+        """Return an environment with temporary files, and so mounts, in this folder."""
         temporary = self.folder / "temporary"
         temporary.mkdir(exist_ok=True)
         return os.environ | {"TMPDIR": str(temporary)}
 
     def begin(self, *arguments: str) -> subprocess.Popen[str]:
-        """Begin a run in a session of its own, so that a signal reaches it alone."""
+        """Begin a run in its own session, so that a signal reaches only this run."""
         return subprocess.Popen(
             [sys.executable, "-m", "emmclab", "crash", *arguments],
             cwd=self.folder,
@@ -60,9 +60,9 @@ class Runs:
         )
 
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """Run the command, with one process unless the arguments say how many."""
+        """Run the command, with one process unless the arguments specify another number."""
         jobs = () if "--jobs" in arguments else ("--jobs", "1")
-        # What comes behind `--` is the workload's.
+        # What follows `--` belongs to the workload.
         return emmclab("crash", *jobs, *arguments, cwd=self.folder, env=self.environment())
 
 
@@ -77,7 +77,7 @@ def levels(result: dict[str, Any]) -> set[str]:
 
 
 def left(folder: Path) -> list[Path]:
-    """Return what is left of temporary files, but for the sockets of Python's own server of processes."""
+    """Return the remaining temporary files, except for the sockets of Python's own server of processes."""
     return [path for path in (folder / "temporary").iterdir() if not path.name.startswith("pymp-")]
 
 
@@ -87,7 +87,7 @@ def loop_devices() -> str:
 
 def nothing_left(folder: Path) -> None:
     end = time.monotonic() + PATIENCE_S
-    # The kernel gives up a loop device when the last of those that look at all devices has closed it.
+    # The kernel releases a loop device when the last program that inspects all devices has closed it.
     while str(folder) in loop_devices() and time.monotonic() < end:
         time.sleep(0.05)
     assert str(folder) not in loop_devices()
@@ -154,11 +154,11 @@ def test_a_file_system_that_sends_no_flushes_breaks_the_rules_of_its_journal(cra
     )
 
 
-#: Blocks are mapped by another file's commit, before the data of this one is written.
+#: Blocks are allocated by the commit of another file, before the data of this one is written.
 UNSYNCED = (
     "for i in 1 2 3 4; do head -c 40000 /dev/urandom > data$i; echo $i > other$i; sync other$i; echo $i; done"
 )
-#: Ways to come to blocks and to lose them again.
+#: Ways to allocate blocks and to lose them again.
 BUSY = """
 for i in 1 2 3 4 5 6; do
     head -c 30000 /dev/urandom > a$i; fallocate -l 100K f$i
@@ -184,7 +184,7 @@ sync"""
 def test_ordered_data_is_durable_before_its_commit_and_writeback_data_is_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: str, script: str, breaks: set[str]
 ) -> None:
-    # Every log says that it is ordered, so that the rule is checked where it is not kept.
+    # Every log counts as ordered, so that the rule is also checked on a log that breaks it.
     monkeypatch.setattr("emmclab.crash.recording._is_ordered", lambda *_: True)
     log = tmp_path / "run.log"
     workload = Workload(command=("sh", "-c", script))
@@ -235,7 +235,7 @@ def test_a_log_recovers_from_every_cut_and_a_lie_of_the_device_is_named(crash: R
 
 @pytest.mark.slow
 def test_a_log_of_zones_recovers_from_every_cut(crash: Runs) -> None:
-    # Zones of 6 MB, of which 256 MB have enough.
+    # Zones of 6 MB, because 256 MB have enough of them.
     zones = ["--device", "zufs", "--capacity", "256MB", "--set", "geometry.block_groups.0.pages_per_block=24"]
     few = ["--operations", "15", "--cuts", CUTS, "--states", "device,boundary,omit1:2,random:2"]
     assert crash(*zones, "--layer", "lfs", "--workload", "files", *few)["findings"] == []
@@ -274,7 +274,7 @@ def test_what_is_said_to_be_safe_without_a_sync_is_lost(crash: Runs, workload: s
     unsynced = [*DEVICE, "--workload", f"{workload}-unsynced", "--operations", "60"]
     found = crash(*unsynced, "--cuts", CUTS, status=4)
     assert lost in {one["promise"] for one in found["findings"]}
-    # What the file system promises without syncs it keeps.
+    # The file system keeps what it promises without syncs.
     assert levels(found) <= {"filesystem", "application"}
 
 
@@ -402,7 +402,7 @@ def test_a_name_of_a_state_means_its_exploration_or_asks_for_it(crash: Runs) -> 
     assert other["run"]["mount_options"] == "nobarrier"
     named = other["findings"][0]["again"]
     assert named.rsplit(":", 1)[1] != first.rsplit(":", 1)[1]
-    # The name of the earlier report means what it meant.
+    # The name in the earlier report still has the same meaning.
     assert crash("--again", first)["findings"] == one["findings"]
     assert crash("--again", named)["options"]["tear"] == "sector"
     refused = crash.run("--again", short)
@@ -412,10 +412,10 @@ def test_a_name_of_a_state_means_its_exploration_or_asks_for_it(crash: Runs) -> 
 
 
 def ended(crash: Runs, number: int, *, worker: bool, jobs: str) -> None:
-    """Begin an exploration by mounts, and end it, or a process of it, while a state is mounted."""
+    """Start an exploration by mounts, and end it, or one of its processes, while a state is mounted."""
     log = str(crash.folder / "run.log")
     arguments = ["--log", log, "--check", "files", "--cuts", "1000", "--jobs", jobs, "--recovery", "mount"]
-    # Every state is mounted, so that it takes long enough.
+    # Every state is mounted, so that the exploration takes long enough.
     arguments.append("--no-prune")
     process = crash.begin(*arguments)
     mounts, end = Path("/proc/mounts"), time.monotonic() + PATIENCE_S
@@ -424,7 +424,7 @@ def ended(crash: Runs, number: int, *, worker: bool, jobs: str) -> None:
     target = process.pid
     if worker:
         folder = next((crash.folder / "temporary").glob(".emmclab-*"))
-        # The oldest: a program that it starts has its files for a moment, too.
+        # The oldest process, because a program that it starts has its files for a short time, too.
         target = min(
             int(pid.name)
             for pid in Path("/proc").glob("[0-9]*")
@@ -458,7 +458,7 @@ def test_an_exploration_that_is_ended_leaves_no_mount_and_no_folder(
     crash(*DEVICE, "--workload", "files", "--operations", "60", "--cuts", "2", "--save-log", log)
     ended(crash, number, worker=worker, jobs=jobs)
     end = time.monotonic() + PATIENCE_S
-    # Workers of a killed parent tidy up by themselves.
+    # Workers of a killed parent clean up by themselves.
     while left(crash.folder) and time.monotonic() < end:
         time.sleep(0.05)
     nothing_left(crash.folder)
@@ -497,7 +497,7 @@ def test_a_log_of_dm_log_writes_is_explored_with_its_base(crash: Runs) -> None:
     ids=["hangs", "fails", "dies", "prints-garbage", "says-nothing", "fills-the-disk"],
 )
 def test_any_workload_comes_to_a_clear_end_and_leaves_nothing(crash: Runs, script: str, said: str) -> None:
-    # Only what hangs has to be ended.
+    # Only hanging processes have to be ended.
     patience_s = 2 if "sleep" in script else PATIENCE_S
     few = ("--cuts", "5", "--states", "boundary", "--timeout", str(patience_s))
     done = crash.run(*DEVICE, *few, "--", "sh", "-c", script)
@@ -635,7 +635,7 @@ def test_an_exploration_that_is_interrupted_goes_on_where_it_was(crash: Runs) ->
     arguments = ["--log", log, "--check", "files", "--cuts", "12000", "--jobs", "1", "--json"]
     process = crash.begin(*arguments)
     begun = time.monotonic()
-    # What was found is kept after 2 seconds, and all states take more than 6.
+    # Findings are stored after 2 seconds, and all states take more than 6.
     while len(kept_shares(crash.folder)) == 1 and time.monotonic() - begun < PATIENCE_S:
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)
@@ -713,7 +713,7 @@ def test_a_database_that_is_damaged_or_lacks_a_row_is_told_from_a_documented_los
     assert lost("sqlite-delete", 31, whole).documented is None
     assert lost("sqlite-delete-extra", 30, whole).documented is None
     assert lost("sqlite-wal-normal", 40, whole).documented
-    # The journal is truncated, and no sync follows.
+    # The journal is truncated without a following sync.
     assert "atomiccommit" in lost("sqlite-truncate-normal", 30, whole).documented
     assert lost("sqlite-truncate-normal", 31, whole).documented is None
     for name in ("sqlite-truncate-full", "sqlite-persist-normal", "sqlite-persist-full", "sqlite-wal-full"):

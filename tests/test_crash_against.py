@@ -1,4 +1,4 @@
-"""Two explorations compared: cuts that lose data, and whether the difference is chance."""
+"""Compares two explorations: cuts that lose data, and whether the difference may be chance."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ root = pytest.mark.skipif(os.geteuid() != 0, reason="mounts a served device")
 
 
 def by_definition(losing: tuple[int, int], cuts: tuple[int, int]) -> float:
-    """Sum the hypergeometric probabilities of all tables that are no likelier."""
+    """Sum the hypergeometric probabilities of all tables that are at most as likely."""
     first, second = cuts
     lost = sum(losing)
     tables = {
@@ -39,7 +39,7 @@ def test_fishers_test_agrees_with_its_definition_for_all_small_tables() -> None:
 
 
 def exploration(cuts: int, losing: int) -> Exploration:
-    """Make an exploration in which so many cuts lose data, and one has a documented loss."""
+    """Make an exploration in which `losing` of `cuts` cuts lose data, and one has a documented loss."""
     found = Exploration(covered={"cuts": cuts})
     found.verdicts = {cut: CutTally(cut, 3, int(cut < losing), int(cut == losing)) for cut in range(cuts)}
     return found

@@ -1,4 +1,4 @@
-"""What was found is taken up only where everything that a verdict depends on is the same."""
+"""Stored findings are used again only if everything that a verdict depends on is unchanged."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ def test_a_workload_with_think_times_pauses_and_goes_on(tmp_path: Path) -> None:
 
 
 def dm_log(path: Path, line: str) -> None:
-    """Write a log of dm-log-writes that holds one mark."""
+    """Write a log of dm-log-writes that contains one mark."""
     sector = 512
     head = (0x6A736677736872).to_bytes(8, "little") + (1).to_bytes(8, "little") + (1).to_bytes(8, "little")
     text = line.encode()
@@ -202,14 +202,14 @@ def test_one_log_on_another_base_image_has_a_verdict_of_its_own(tmp_path: Path) 
     found = other.explore(options, 1, lambda _found: None)
     assert other.short != kept.short and found.reused == 0
     assert [one.promise for one in found.findings()] == ["fdatasync"]
-    # A state is shown again on the image that it was found on.
+    # A state is reproduced on the image on which it was found.
     one = found.findings()[0]
     again, _ = session.again(other.name_of(options, one.cut, one.state))
     assert again.base == str(damaged)
-    # The same grounds are taken up, unless they are not to be.
+    # With the same grounds, findings are used again, unless that is switched off.
     assert session.take(log, whole).explore(options, 1, lambda _found: None).reused == first.states
     assert kept.explore(options, 1, lambda _found: None, fresh=True).reused == 0
-    # Another content under the same name is another base.
+    # Other content under the same name is another base image.
     whole.write_bytes(damaged.read_bytes())
     assert session.take(log, whole).explore(options, 1, lambda _found: None).findings()
     with pytest.raises(EmmclabError, match=r"its base image .*whole.img, is not the one"):
@@ -255,7 +255,7 @@ def test_what_changes_while_states_are_judged_is_named(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("root")
 def test_recordings_are_explored_together_and_each_pauses_on_its_own(tmp_path: Path) -> None:
-    """A file that is emptied and written anew is lost where the kernel writes back in between."""
+    """A file that is truncated and rewritten is lost if the kernel writes back in between."""
     script = tmp_path / "in-place.sh"
     script.write_text(
         'for n in 1 2 3; do : > a; sleep 0.05; echo "$n" > b; mv b a; sync a .; echo "safe $n"; done\n'

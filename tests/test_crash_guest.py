@@ -1,4 +1,4 @@
-"""Guests: the kernel of a user, its modules, and power cuts that are explored on it."""
+"""Guests: a user's kernel with its modules, and power cuts that are explored on it."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from emmclab.crash.mounted_files import Node
 from emmclab.errors import ConfigError, InputError, UnsupportedError
 
 VERSION = "6.1.0-9-made"
-#: Programs of which each ends with a sync of all.
+#: Programs each of which ends with a sync of everything.
 PROGRAMS = "program a\ncreate new\nwrite new 0 5000\nsync\nprogram b\nmkdir A\ncreate A/foo\nsync\n"
 
 
 def made_kernel(folder: Path, modules: dict[str, bytes], *, built_in: str = "") -> Path:
-    """A file that begins as a kernel does, with modules in the folders of a package."""
+    """Make a file that begins like a kernel, with modules in the folders of a package."""
     (folder / "boot").mkdir()
     head = bytearray(0x400)
     head[0x202:0x206] = b"HdrS"
@@ -152,7 +152,7 @@ def test_the_initial_disk_holds_the_agent_and_its_python(tmp_path: Path) -> None
 
 @pytest.fixture(scope="module")
 def kernel() -> str:
-    """A kernel that is there for tests: `EMMCLAB_GUEST_KERNEL`, which scripts/test_guest.sh names."""
+    """A kernel for tests: `EMMCLAB_GUEST_KERNEL`, which scripts/test_guest.sh sets."""
     named = os.environ.get("EMMCLAB_GUEST_KERNEL", "")
     if not named:
         pytest.skip("no kernel for a guest; make test-guest fetches one, EMMCLAB_GUEST_KERNEL names another")
@@ -191,7 +191,7 @@ def test_a_killed_command_leaves_no_guest(kernel: str, tmp_path: Path) -> None:
 
 
 def guests_of(parent: int) -> list[int]:
-    """Processes of QEMU that a process started."""
+    """Return the QEMU processes that a process started."""
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
         try:

@@ -1,4 +1,4 @@
-"""Published programs that exposed bugs in file systems: each runs, and a state with its bug is found."""
+"""Published programs that exposed bugs in file systems: each runs, and a state with its bug is detected."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from emmclab.crash.programs import Program, written
 from emmclab.crash.tree import Tree
 from test_crash_programs import Made, nodes_of
 
-#: What shows each bug, as published: paths that are gone after the last sync, and contents that differ.
+#: Evidence of each bug, as published: paths that are gone after the last sync, and contents that differ.
 SHOWN: dict[str, tuple[list[str], dict[str, Callable[[bytes], bytes]]]] = {
     "new-1": (["A/bar"], {}),
     "new-3": (["A", "A/C", "A/C/foo"], {}),
@@ -43,7 +43,7 @@ SHOWN: dict[str, tuple[list[str], dict[str, Callable[[bytes], bytes]]]] = {
 }
 
 
-#: Bugs that left a file in two folders: its name, and the other one.
+#: Bugs that left a file in two folders: its name, and the other name.
 TWICE = {
     "new-2": ("B/bar", "A/bar"),
     "generic-321": ("B/foo", "A/foo"),
@@ -52,14 +52,14 @@ TWICE = {
 
 
 def mounts(name: str) -> list[str]:
-    """The first line of the runner, on each file system that had a bug."""
+    """Return the first line of the runner for each file system that had a bug."""
     # Without this mode, f2fs may lose a renamed file whose old name a new one has.
     kinds = known.declared()[name]["file_system"].split(", ")
     return [f"mount {kind} rw,fsync_mode=strict" for kind in kinds]
 
 
 def after(program: Program) -> dict[str, Node]:
-    """What a reader finds where a program has ended."""
+    """Return what a reader finds after the end of a program."""
     tree = Tree()
     for index, one in enumerate(program.operations):
         tree.apply(index, one, written(0, index, one))

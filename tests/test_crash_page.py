@@ -1,4 +1,4 @@
-"""The page of power cuts: the answer first, what shows it, what was not covered; in a browser."""
+"""The page of power cuts in a browser: the answer first, its evidence, and what was not covered."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ DOCUMENTED = {
 
 
 def _commands(last: int) -> list[LoggedCommand]:
-    """Commands of 100 us each, every fifth one a flush; the last one is not complete."""
+    """Return commands of 100 us each; every fifth is a flush, and the last one is incomplete."""
     return [
         LoggedCommand(
             number,

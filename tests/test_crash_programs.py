@@ -1,4 +1,4 @@
-"""Programs of file-system operations under power cuts: language, generator, model, and check."""
+"""Programs of file-system operations under power cuts: language, generator, model and check."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MOUNT = "mount ext4 rw,relatime"
 
 
 class Made:
-    """Files that a test says a cut left."""
+    """The files that a cut left, as specified by a test."""
 
     def __init__(self, nodes: dict[str, Node] | None) -> None:
         self._nodes = nodes
@@ -36,7 +36,7 @@ class Made:
 
 
 def nodes_of(tree: Tree, contents: dict[str, bytes] | None = None) -> dict[str, Node]:
-    """What a reader finds where a cut left this state, with other contents for some files."""
+    """Return what a reader finds after a cut with this state, with other contents for some files."""
     found = {}
     for path, named in tree.names().items():
         inode = tree.inodes[named.inode]
@@ -49,7 +49,7 @@ def nodes_of(tree: Tree, contents: dict[str, bytes] | None = None) -> dict[str, 
 
 
 def after(lines: list[str]) -> Tree:
-    """The state after these operations."""
+    """Return the state after these operations."""
     tree = Tree()
     for index, line in enumerate(lines):
         one = operation(line)
@@ -58,7 +58,7 @@ def after(lines: list[str]) -> Tree:
 
 
 def said(lines: list[str], *, under_way: bool = False, mount: str = MOUNT) -> list[str]:
-    """What the runner prints of these operations."""
+    """Return what the runner prints for these operations."""
     told = [mount, "begin 0 test"]
     for line in lines:
         told += [f"does {line}", "did"]
@@ -68,7 +68,7 @@ def said(lines: list[str], *, under_way: bool = False, mount: str = MOUNT) -> li
 def judged(
     lines: list[str], tree: Tree, contents: dict[str, bytes] | None = None, **how: object
 ) -> str | None:
-    """The promise that this state breaks, if any."""
+    """Return the promise that this state breaks, if any."""
     lost = CheckPrograms()(Made(nodes_of(tree, contents)), said(lines, **how))  # type: ignore[arg-type]
     return None if lost is None else lost.promise
 
@@ -223,7 +223,7 @@ def test_the_model_leaves_what_the_kernel_leaves(
     dice = random.Random(seed)
     tree = Tree()
     for index, one in enumerate(generated.programs("random:150", seed)[0].operations):
-        # Some that are not possible, too: the kernel and the model refuse the same.
+        # Some operations are impossible: the kernel and the model reject the same ones.
         for chosen in (one, generated._drawn(tree, dice)):
             _both(tree, 2 * index + (chosen is not one), chosen)
     found = Mounted(tmp_path).tree("/")
@@ -250,7 +250,7 @@ def _both(tree: Tree, index: int, one: Operation) -> None:
         try:
             perform(one, data)
         except OSError as error:
-            # What this file system does not have.
+            # Features that this file system does not have.
             assert error.errno in (95, 22), (one, error)
             tree.inodes, tree._next = before.inodes, before._next
 

@@ -1,4 +1,4 @@
-"""The types of what is known of a crash log and of what was found are those of the JSON output."""
+"""The types of crash logs and of findings match the JSON output."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CSV of other tools: any of three separators; a heading that is not understood names the column."""
+"""CSV of other tools: any of three separators; an unknown heading is an error that names the column."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ROWS = [["1", "write", "4096", "4", "a"], ["5", "read", "8192", "8", '"b;c,d"']]
 
 
 def written(folder: Path, separator: str, heading: list[str] | None = HEADING) -> Path:
-    """A file of two requests."""
+    """Write a file of two requests."""
     path = folder / "other.csv"
     lines = ([heading] if heading else []) + ROWS
     path.write_text("".join(separator.join(line) + "\n" for line in lines))

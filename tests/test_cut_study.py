@@ -1,4 +1,4 @@
-"""Studies that cut power: one verdict for each run, in tables and pages; the study of emmclab."""
+"""Studies of power cuts: one verdict for each run, in tables and pages; and emmclab's own such study."""
 
 from __future__ import annotations
 
@@ -75,12 +75,13 @@ devices = ["emmc51-cache"]
 
 @pytest.fixture(scope="module")
 def folder(root: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A study that has been run."""
+    """The results folder of a finished study."""
     del root
     folder = tmp_path_factory.mktemp("cuts")
     (folder / "small.toml").write_text(SMALL)
     done = emmclab("run", "small.toml", "--jobs", 2, cwd=folder)
-    # The log of the layer is larger than the device, and ext4 has no such options: the other cells are kept.
+    # The log of the layer is larger than the device, and ext4 has no such options: the other cells are
+    # stored.
     assert done.returncode == 1 and "advil" in done.stderr, done.stderr
     (folder / "printed").write_text(done.stdout)
     return folder
@@ -88,12 +89,12 @@ def folder(root: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def results(folder: Path) -> Results:
-    """What it found."""
+    """The results of that study."""
     return Results.load(folder / "emmclab-results/small")
 
 
 def words(results: Results) -> dict[tuple[str, str], str]:
-    """Return the verdict of each run by workload and what it stood on."""
+    """Return the verdict of each run in words, by workload and column."""
     return {
         (name.removeprefix("sqlite-"), str(column)): cell.text
         for table in tables(results)

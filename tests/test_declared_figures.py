@@ -1,4 +1,4 @@
-"""What a figure of a result is called, its unit, and its digits are declared once, for every table."""
+"""Name, unit and number of digits of each figure of a result are declared once, for every table."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def test_a_comparison_and_advice_have_the_digits_of_a_run(recording: Path) -> No
 def test_layers_and_the_second_device_have_the_words_and_digits_of_a_run(
     recording: Path, tmp_path: Path
 ) -> None:
-    # Its result has a group of counts of the host, which once ended the table with an error.
+    # Its result has a group of counts of the host; a table once failed on it.
     second = tmp_path / "second.toml"
     second.write_text(lab.Device.preset("nexus5").set({"host.packed_writes": 8}).to_toml())
     above = ("--layer", "pair", "--set", "pair.routing=striping", "--device2", second)

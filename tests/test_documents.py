@@ -1,4 +1,4 @@
-"""Documents name what exists: files, headings, crates, types and functions."""
+"""Documents name only what exists: files, headings, crates, types and functions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from repository import complain, place, tracked
 
 @cache
 def anchors(page: Path) -> set[str]:
-    """The anchors of a Markdown page's headings, as GitHub makes them."""
+    """Return the anchors of a Markdown page's headings, in GitHub's form."""
     text = reference(page.name) if generated(page) else page.read_text()
     headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
     words = [re.sub(r"[^\w\- ]", "", heading.lower()) for heading in headings]
@@ -25,14 +25,14 @@ def anchors(page: Path) -> set[str]:
 
 
 def generated(page: Path) -> bool:
-    """Whether `make docs` writes this page."""
+    """Return whether `make docs` writes this page."""
     return page.parent == FOLDER and page.name in PAGES
 
 
 def test_every_link_of_a_document_leads_to_a_file_and_heading() -> None:
     faults = []
     for page in tracked(".md"):
-        # Only the site has the generated pages.
+        # Generated pages exist only on the site.
         in_site = page.is_relative_to(ROOT / "docs")
         for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text()):
             name, _, anchor = target.partition("#")
@@ -58,7 +58,7 @@ def test_every_crate_has_its_sentence() -> None:
     complain([name for name in crates if f"| {name} |" not in table], "add its row to crates/README.md")
 
 
-#: Files of ours by their ending, and what is in a folder of ours.
+#: Names of our files by their ending, and paths in our folders.
 SOURCE = re.compile(r"[\w./-]+\.(?:rs|py)|(?:crates|python|presets|benches|scripts|tests|docs|fuzz)/[\w./-]*")
 #: A method of a Rust type, or a function of a Rust module.
 RUST_NAME = re.compile(r"(\b[A-Z]\w*|(?<=::)\w+)::(\w+)\b(?!::)")
@@ -68,13 +68,13 @@ NO_ATTRIBUTE = "emmclab.schema"
 
 
 def text_of(page: Path) -> str:
-    """The text of a page without blocks of code, nor files that it tells to write, nor placeholders."""
+    """Return the text of a page without code blocks, files that it tells to write, and placeholders."""
     text = re.sub(r"^ *```.*?^ *```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
     return re.sub(r"Write `[^`]+`|`[^`\n]*NAME[^`\n]*`", "", text)
 
 
 def quoted(page: Path) -> list[str]:
-    """What a page has in backquotes."""
+    """Return what is between backquotes on a page."""
     return re.findall(r"`([^`\n]+)`", text_of(page))
 
 

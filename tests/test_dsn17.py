@@ -30,7 +30,7 @@ TRACES = {path.stem: path for path in lab.bundled(annotated=True)}
 
 @pytest.fixture(scope="module")
 def results(reproduced: Reproduced) -> Results:
-    """The results of the study, which ran once."""
+    """The results of the study, which is run once for all tests."""
     reproduced.page("dsn17")
     return Results.load(reproduced.results / "dsn17")
 
@@ -44,10 +44,10 @@ def test_an_annotated_trace_names_its_blocks_and_every_request_is_complete(name:
     assert rows[0]["arrival_ns"] == 0 and all(row["complete_ns"] >= row["arrival_ns"] for row in rows)
     writes = [row for row in rows if row["op"] == "write"]
     assert sum(row["role"] is not None for row in writes) == len(writes)
-    # A commit is one write with preflush and FUA, as ext4 asks.
+    # A commit is one write with preflush and FUA, as ext4 requests it.
     commits = [row for row in writes if "commit" in row["role"]]
     assert commits and all(row["flags"] & 6 == 6 for row in commits)
-    # The journal begins empty: its superblock comes before its first commit.
+    # The journal begins empty: its superblock is written before its first commit.
     roles = [role for row in writes for role in row["role"]]
     assert roles.index("journal_superblock") < roles.index("commit")
 
@@ -109,7 +109,7 @@ def test_the_page_gives_the_answer_the_modes_and_whose_design_it_is(
 
 
 def _cell(grid: str, verdict: str) -> dict[str, Any]:
-    """A result as it is kept, with its cell."""
+    """Return a result as it is stored, with its cell."""
     result = CutResult(
         journal_mode=None,
         synchronous=None,
@@ -165,7 +165,7 @@ def test_a_claim_whose_study_needs_root_is_judged_where_its_results_are_and_name
     assert judged.verdict in claims.TESTED and "1 of 1 runs recover" in judged.measured
     [unknown] = claims.judge({}, [paper])
     assert unknown.verdict == claims.CANNOT and f"emmclab reproduce {study}" in unknown.reason
-    # In place of a figure, the table names the command that measures it.
+    # Instead of a figure, the table names the command that measures it.
     console = Console(file=io.StringIO(), width=200)
     show_claims(console, [unknown])
     assert f"emmclab reproduce {study}" in " ".join(console.file.getvalue().replace("│", " ").split())

@@ -1,4 +1,4 @@
-"""What a device keeps when its power is cut: honest ones are clean, each liar that can be seen is caught."""
+"""What a device keeps after a power cut: honest ones have no findings, and each visible lie is detected."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ CACHED = {
 
 
 class Memory:
-    """A disk with a cache, which loses its power after some calls, and may break a promise."""
+    """A disk with a cache, which loses power after some calls, and may break a promise."""
 
     name = "memory"
 
@@ -106,7 +106,7 @@ class Memory:
         pass
 
     def lose_power(self) -> None:
-        """Lose what is cached, but for what happens to be programmed."""
+        """Lose the cached data, except for what is programmed by chance."""
         for at in list(self.cache):
             if self.lie == "tear" and self._dice.random() < 0.1:
                 self.cells[at : at + SECTOR] = self.cache[at][:SECTOR]
@@ -123,7 +123,7 @@ class Memory:
 
 
 def cut_memory(folder: Path, lie: str, cuts: int) -> Session:
-    """Cut the power of a disk in memory again and again; give the log."""
+    """Cut the power of a disk in memory `cuts` times; return the log."""
     disk, log, dice = Memory(lie), folder / f"{lie}.log", random.Random(3)
     for _ in range(cuts):
         disk.calls = dice.randrange(20, 250)
@@ -136,13 +136,13 @@ def cut_memory(folder: Path, lie: str, cuts: int) -> Session:
 
 
 def cuts_with(report: Report) -> dict[str, int]:
-    """The findings with the number of cuts that show them."""
+    """Return each finding with the number of cuts that show it."""
     return {share.finding: share.cuts for share in report.shares if share.cuts}
 
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A log that is not written to its disk at each line: nobody cuts the power of this machine."""
+    """Do not sync the log to its disk after each line, because the power of this machine is not cut."""
     monkeypatch.setattr(os, "fdatasync", lambda _: None)
 
 
@@ -182,14 +182,14 @@ def test_trimmed_blocks_that_return_old_data_are_told_and_are_no_lie(tmp_path: P
 
 
 class Power:
-    """A served device whose power a second party cuts while the command line writes."""
+    """A served device whose power is cut by another process while the command line writes."""
 
     def __init__(self, served: lab.Served, control: Path, target: str) -> None:
         self.served, self.control, self.target = served, control, target
         self.dice = random.Random(5)
 
     def cut_while_written(self, log: Path, mb: int = 4) -> subprocess.CompletedProcess[str]:
-        """Write, cut the power, restore it; give what the command says."""
+        """Write, cut the power, restore it; return the messages of the command."""
         begun = subprocess.Popen(
             [
                 *COMMAND,
@@ -219,7 +219,7 @@ class Power:
         return subprocess.CompletedProcess(begun.args, begun.returncode, "", said)
 
     def rounds(self, log: Path, cuts: int) -> Report:
-        """Cut the power again and again within this process."""
+        """Cut the power `cuts` times within this process."""
         for _ in range(cuts):
             ready = threading.Event()
             cutting = threading.Thread(target=self._cut_after, args=(ready,))
@@ -237,7 +237,7 @@ class Power:
         return report_of(read_log(log))
 
     def until(self, log: Path, holds: Callable[[Report], bool]) -> Report:
-        """Cut the power until the cuts show something, or for so many times that they never will."""
+        """Cut the power until the report has the finding, or until `MOST_CUTS` cuts."""
         report = self.rounds(log, few())
         while not holds(report) and report.cuts < MOST_CUTS:
             report = self.rounds(log, few())
@@ -265,21 +265,21 @@ def served(folder: Path, lie: str, *, loop: bool = False, clock: str = "x0.1") -
 
 @pytest.fixture
 def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A log that is not there yet."""
+    """The path of a log that does not exist yet."""
     return tmp_path_factory.mktemp("log") / "cuts.log"
 
 
-#: Cuts after which a liar is not caught.
+#: After this number of cuts a test gives up waiting for a lie to show.
 MOST_CUTS = 96
 
 
 def few(cuts: int = 8) -> int:
-    """Number of cuts of a served device; `EMMCLAB_CUTS` for more."""
+    """Return the number of cuts of a served device; `EMMCLAB_CUTS` increases it."""
     return max(cuts, CUTS if "EMMCLAB_CUTS" in os.environ else 0)
 
 
 def slowly(*given: Any) -> Any:
-    """Cases that take a quarter of a minute each, of which the others show that cuts reach the device."""
+    """Mark a case as slow: it takes 15 s, and the other cases show that cuts reach the device."""
     return pytest.param(*given, marks=pytest.mark.slow)
 
 
@@ -356,7 +356,7 @@ def test_a_file_on_a_mounted_device_is_judged_after_its_recovery(tmp_path: Path,
     assert found.returncode == 0, found.stdout + found.stderr
     assert "no acknowledged data was lost" in found.stdout
     assert "cuts checked: 1" in found.stdout
-    # What a file system answers to a trim says nothing of the device.
+    # What a file system reads back after a trim does not depend on the device.
     plan = read_log(log).runs[0].plan
     assert not (plan.trims or plan.zeroes)
 
@@ -374,7 +374,7 @@ def test_the_command_line_writes_is_cut_and_checks(tmp_path: Path, log: Path) ->
         assert found.returncode == 4
         assert "acknowledged data was lost" in found.stdout
         assert "was promised" in found.stdout
-    # All cuts, without a device.
+    # All cuts, without opening a device.
     summed = emmclab("durability", "--check", log, "--json")
     assert summed.returncode == 4
     assert '"finding": "broken"' in summed.stdout
@@ -427,14 +427,14 @@ def test_a_run_without_a_sign_of_a_cut_counts_for_nothing(tmp_path: Path, log: P
 
 
 class Writable(Memory):
-    """A disk that is only written: no block of it is zeroed or trimmed."""
+    """A disk that supports only writes: its blocks cannot be zeroed or trimmed."""
 
     def can(self, _kind: Kind) -> bool:
         return False
 
 
 def one_cut(folder: Path, disk: Memory | None = None) -> tuple[Memory, Path]:
-    """A disk and the log of its only cut, which is not checked."""
+    """A disk and the log of its only cut, which has not been checked yet."""
     disk, log = disk or Memory(), folder / "one.log"
     disk.calls = 300
     with Log(log) as kept:

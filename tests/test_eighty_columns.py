@@ -1,4 +1,4 @@
-"""Tables fit into 80 columns, and lose neither a digit nor a part of a name for it."""
+"""Tables fit into 80 columns without losing a digit or a part of a name."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from emmclab.cli.show import framed, show_explained
 from emmclab.devices.device import Device
 
 COLUMNS = 80
-#: Names of a trace, a device and a study, as long as people give them.
+#: Realistically long names of a trace, a device and a study.
 TRACE = "messages-of-the-second-of-november-with-a-write-ahead-log"
 DEVICE = "a-phone-of-2021-with-the-flash-of-its-successor"
 COMMANDS = [
@@ -93,7 +93,7 @@ def test_no_table_of_a_command_is_wider_than_the_terminal_or_cut(command: str, f
 
 
 def _of_a_table(line: str) -> bool:
-    """Whether a line has columns, or is the line below their headings; the terminal breaks sentences."""
+    """Return whether a line has columns, or is the rule below headings; other lines are wrapped sentences."""
     return "  " in line.strip() or "─" in line
 
 

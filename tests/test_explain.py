@@ -1,4 +1,4 @@
-"""`explain` knows settings and fields by name, words of engineers, two devices, and stored results."""
+"""`explain` accepts settings and fields by name, engineers' words, two devices, and stored results."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_only_the_changed_settings_of_a_device_are_listed_on_request(tmp_path: P
     assert changed == [row for row in every if row["value"] != row["default"]] and 0 < len(changed) < len(
         every
     )
-    # A preset may set what is the default.
+    # A preset may set a value that is also the default.
     preset = emmclab_json("explain", "pixel6a", "--changed")
     assert not {"gc.policy", "gc.mode"} & {row["key"] for row in preset}
     assert all(row["origin"] != "default" for row in preset)

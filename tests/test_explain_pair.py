@@ -1,4 +1,4 @@
-"""`emmclab explain A B` tells what differs between two results, and which difference moves the figures."""
+"""`emmclab explain A B` shows how two results differ, and which difference affects the figures."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ BUFFER = ("--set", "cache.size_kb=512")
 
 @pytest.fixture
 def simulated(trace: Path, tmp_path: Path) -> Any:
-    """Writes results of `simulate` into files."""
+    """Return a function that writes results of `simulate` into files."""
 
     def write(name: str, *more: object, device: str = "small-1gb", source: Path = trace) -> Path:
         result = emmclab_json("simulate", source, "--device", device, "--wrap-addresses", *more)

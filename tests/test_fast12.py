@@ -27,7 +27,7 @@ networks = ["wifi"]
 
 @pytest.fixture(scope="module")
 def results(reproduced: Reproduced) -> Results:
-    """The results of the study, which ran once."""
+    """The results of the study, which is run once for all tests."""
     reproduced.page("fast12")
     return Results.load(reproduced.results / "fast12")
 
@@ -61,9 +61,10 @@ def test_the_spread_is_slowest_over_fastest_less_one(results: Results) -> None:
 def test_every_claim_of_the_talk_but_two_is_tested(results: Results) -> None:
     judged = {claim.id: claim for claim in judge_study(results)}
     restated = [name for name, claim in judged.items() if claim.verdict not in TESTED]
-    # The table that the cards are fitted to has its order; the host has mechanisms made from the other one.
+    # The table to which the cards are fitted already has this order; mechanisms of the host are made from the
+    # other claim.
     assert len(judged) == 8 and restated == ["fast12-speed-class", "fast12-cpu"]
-    # Open in part: the internal flash has no published speed, so it can be of the same trend at most.
+    # Partly open: the internal flash has no published speed, so that the same trend is the best verdict.
     assert judged["fast12-webbench-spread"].verdict != REPRODUCED
     assert "internal flash" in judged["fast12-webbench-spread"].reason
 
@@ -79,7 +80,7 @@ def test_the_fit_holds_each_application_out_and_chooses_what_misses_the_talk_lea
     within = Point(slowest_s=30, axis_s=40, spread_pct=100, published_pct=(80, 360))
     assert (within.miss, within.length) == (0.0, 1.0)
     assert Point(slowest_s=80, axis_s=40, spread_pct=100, published_pct=(80, 360)).miss == 1.0
-    # Three times the fastest where 12 times is the least that was published: two octaves.
+    # Three times the fastest; the least published is 12 times: two octaves.
     assert Point(slowest_s=30, axis_s=40, spread_pct=200, published_pct=(1100, 2000)).miss == 2.0
 
 

@@ -1,4 +1,4 @@
-"""The page of findings: every question has its answer from results, and what limits it."""
+"""The page of findings: every question has its answer from results, and its limits."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ WITH_TRACES = {one.id for one in declared() if one.traces}
 
 @pytest.fixture(scope="module")
 def page(reproduced: Reproduced, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The page, on the results of the studies of the papers."""
+    """The page, from the results of the papers' studies."""
     reproduced.ledger()
     path = tmp_path_factory.mktemp("findings") / "findings.html"
     with reproduced.alone():

@@ -1,4 +1,4 @@
-"""Job files of fio as traces, judged by what fio itself writes to its I/O log for the same job."""
+"""Job files of fio as traces, compared with the I/O log that fio itself writes for the same job."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from emmclab.traces.made import fio_jobs, pattern
 from emmclab.traces.reading import read
 from emmclab.traces.trace import Trace
 
-#: Jobs, each in a line; every one is of one file. How far the figures of a random job may differ by chance.
+#: Jobs, one per line; each is on one file.
 JOBS = {
     "sequential": "rw=write bs=64k size=1025k",
     "again": "rw=read bs=64k size=256k io_size=448k",
@@ -50,13 +50,13 @@ JOBS = {
 
 @pytest.fixture(scope="module")
 def fio() -> str:
-    """The tool."""
+    """The path of fio."""
     need("fio")
     return "fio"
 
 
 def _figures(trace: Trace) -> dict[str, float]:
-    """What the requests of a trace have in common, whatever their single addresses are."""
+    """Return figures of a trace that do not depend on single addresses."""
     counts: Counter[str] = Counter()
     touched: Counter[int] = Counter()
     ends: dict[str, int] = {}

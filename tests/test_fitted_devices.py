@@ -1,4 +1,4 @@
-"""Devices that no source measured together have no known order in flushes and durable writes."""
+"""Devices that no source measured together have no known order by cost of flushes and durable writes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from emmclab.devices.fitted import Fitted, order_note, pair_note, runs_note
 from emmclab.devices.provenance import Provenance
 from emmclab.traces.reading import read
 
-#: What `order_note` says in any case: where to look, and of what the order is not known.
+#: What `order_note` always contains: where to look, and that the order is not known.
 SAID = ("no source measured", "flushes and durable writes", "emmclab devices --check NAME")
 #: Bits of the column `flags`: sync and FUA.
 FUA = 0b11
@@ -38,9 +38,9 @@ def synced(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (("ufs31", "ufs40"), False),
         (("emmc51-cache", "ufs31"), False),
         (("emmc51-tlc", "ufs31"), False),
-        (("emmc51-cache", "emmc50-cache"), True),  # Both have a source in common.
+        (("emmc51-cache", "emmc50-cache"), True),  # Both devices have a source in common.
         (("ufs31", "pixel6a"), True),
-        (("iiswc15-4ps", "iiswc15-8ps", "iiswc15-hps"), True),  # None has a cost of its own for durability.
+        (("iiswc15-4ps", "iiswc15-8ps", "iiswc15-hps"), True),  # None of them has its own cost of durability.
     ],
 )
 def test_the_order_of_devices_is_known_where_a_source_measured_both(

@@ -1,4 +1,4 @@
-"""A fleet becomes one table: whole, the same however it was made, and only what is new is profiled."""
+"""A fleet becomes one complete table, independent of how it was made, and only new files are profiled."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def make(folder: Path, count: int, first: int = 0) -> None:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Twelve recordings and two files that are none."""
+    """Twelve recordings and two other files."""
     folder = tmp_path / "recordings"
     make(folder, 12)
     (folder / "notes.md").write_text("# Phones of the lab\n")
@@ -51,7 +51,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def rows(table: Path) -> list[dict[str, Any]]:
-    """Every row of a table."""
+    """Return every row of a table."""
     with duckdb.connect() as database:
         found = database.execute(f"select * from '{table}' order by path")
         names = [column[0] for column in found.description or []]
@@ -130,12 +130,12 @@ def test_any_number_of_workers_and_of_runs_gives_the_same_bytes(folder: Path, tm
 
 
 def kept_rows(state: Path) -> int:
-    """Rows beside a table; the line that a process was killed in is none."""
+    """Return the number of rows next to a table; an unfinished line of a killed process does not count."""
     return sum('"row": {' in line for line in state.read_text().splitlines(True) if line.endswith("\n"))
 
 
 def profiled(folder: Path, table: Path) -> int:
-    """Run the command; give how many recordings it profiled."""
+    """Run the command; return how many recordings it profiled."""
     done = emmclab("fleet", folder, "-o", table, "--json")
     assert done.returncode in (0, 1), done.stderr
     found: int = json.loads(done.stdout)["tables"][0]["run"]["profiled"]
@@ -159,7 +159,7 @@ def test_only_what_is_new_or_changed_is_profiled(folder: Path, tmp_path: Path) -
     assert json.loads(done.stdout)["tables"][0]["run"]["profiled"] == 16, "other options, other rows"
 
 
-#: The command line that stands still for ever, as at a slow disk, once it has kept seven rows.
+#: The command line that blocks for ever once it has stored seven rows, as at a slow disk.
 HELD = """
 import sys, threading
 from emmclab.__main__ import main
@@ -178,7 +178,7 @@ sys.exit(main())
 
 
 def held(*words: object) -> subprocess.Popen[str]:
-    """Start a run on a fleet, which has kept seven rows and does not go on."""
+    """Start a run on a fleet that has stored seven rows and then blocks."""
     process = subprocess.Popen(
         [sys.executable, "-c", HELD, "fleet", *map(str, words)],
         env=environment(),
@@ -426,10 +426,10 @@ def test_work_is_done_by_any_executor(folder: Path, tmp_path: Path) -> None:
 
 
 class Crashing(Serial):
-    """A worker that a certain recording crashes."""
+    """A worker that crashes on a certain recording."""
 
     def run(self, work: Any, next_task: Any, files: Any = ()) -> Any:
-        """Do the tasks but those with that recording."""
+        """Do all tasks except those with that recording."""
         del files
         while (task := next_task(None)) is not None:
             crashes = any(one.recording.path.endswith("0003.txt") for one in task)
@@ -454,7 +454,7 @@ def test_a_recording_that_is_replaced_by_one_of_the_same_size_and_time_is_profil
     assert profiled(folder, table) == 1
     assert profiled(folder, table) == 0
     before = recording.stat()
-    # As `cp -p` and rsync do.
+    # `cp -p` and rsync do the same.
     os.utime(other, ns=(before.st_atime_ns, before.st_mtime_ns))
     other.replace(recording)
     assert (recording.stat().st_size, recording.stat().st_mtime_ns) == (before.st_size, before.st_mtime_ns)
@@ -472,11 +472,11 @@ def test_a_table_without_units_has_a_row_with_the_reason_and_the_others_are_prof
     refused = {row["path"]: row["refused"] for row in rows(tmp_path / "fleet.parquet")}
     assert {path for path, why in refused.items() if why} == {"bare.csv"}
     assert "has no unit in its name; give --time-unit" in refused["bare.csv"]
-    # The unit goes to the file that needs it.
+    # The unit is given to the file that needs it.
     done = emmclab("fleet", folder, "-o", "fleet.parquet", "--time-unit", "us", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     by_path = {row["path"]: row for row in rows(tmp_path / "fleet.parquet")}
     assert by_path["bare.csv"]["duration_s"] == by_path["stated.csv"]["duration_s"]
-    # A unit that there is not is an error of the command.
+    # An unknown unit is an error of the command.
     done = emmclab("fleet", folder, "-o", "fleet.parquet", "--time-unit", "fortnight", cwd=tmp_path)
     assert done.returncode == 2 and "fortnight" in done.stderr

@@ -1,4 +1,4 @@
-"""A fleet in a bucket of a real S3 server: the table of a folder, and only what is new is copied."""
+"""A fleet in a bucket of a real S3 server: the same table as from a folder, and only new files are copied."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ FLEET = "s3://sweeps/phones"
 
 @pytest.fixture(autouse=True)
 def temporary(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A temporary folder of their own, which tells what is left in it."""
+    """Provide a separate temporary folder, so that the test can list what is left in it."""
     folder = tmp_path_factory.mktemp("t")
     monkeypatch.setenv("TMPDIR", str(folder))
     monkeypatch.setattr(tempfile, "tempdir", str(folder))
@@ -42,7 +42,7 @@ def put(files: dict[str, bytes], below: str = FLEET) -> None:
 
 
 def recorded(count: int, first: int = 0) -> dict[str, bytes]:
-    """Recordings of different lengths, spread over models and builds."""
+    """Return recordings of different lengths, spread over models and builds."""
     return {
         f"{PLACES[number % len(PLACES)]}/{number:04}.txt": biotracer(40 + 7 * number).encode()
         for number in range(first, first + count)
@@ -57,7 +57,7 @@ def write(folder: Path, files: dict[str, bytes]) -> Path:
 
 
 def profiled(*words: object) -> int:
-    """Run the command; give how many recordings it profiled."""
+    """Run the command; return how many recordings it profiled."""
     done = emmclab("fleet", *words, "--json")
     assert done.returncode in (0, 1), done.stderr
     found: int = json.loads(done.stdout)["tables"][0]["run"]["profiled"]
@@ -129,7 +129,7 @@ def test_a_table_in_a_bucket_is_that_of_a_folder_and_is_brought_up_to_date_by_an
     assert profiled(FLEET, "-o", table) == 8
     emmclab("fleet", folder, "-o", tmp_path / "fleet.parquet")
     assert Bucket(FLEET).read("all.fleet.parquet") == (tmp_path / "fleet.parquet").read_bytes()
-    # Another machine knows neither the copy nor the state.
+    # Another machine has neither the local copy nor the state.
     other = str(tmp_path_factory.mktemp("o"))
     monkeypatch.setenv("TMPDIR", other)
     assert profiled(FLEET, "-o", table) == 0

@@ -1,4 +1,4 @@
-"""The page of a fleet, and of two: the answer first, every chart drawn, honest where there is too little."""
+"""The pages of one fleet and of two: the answer first, every chart drawn, no claims without enough data."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.slow
 
 
 def slower(text: str, factor: float) -> str:
-    """The same trace with completions that take so many times as long after the issue."""
+    """Return the same trace with `factor` times the time from issue to completion."""
     lines = []
     for line in text.splitlines():
         *rest, issue, complete = line.split("\t\t")
@@ -37,7 +37,7 @@ def slower(text: str, factor: float) -> str:
 
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Pages of a fleet in groups (`one`), of two that differ (`two`), and of two small ones (`few`)."""
+    """Pages of a fleet in groups (`one`), of two different fleets (`two`), and of two small ones (`few`)."""
     place = tmp_path_factory.mktemp("pages")
     make(place / "before", 24)
     (place / "before/notes.md").write_text("Phones\n")
@@ -86,7 +86,7 @@ def test_too_few_recordings_are_said_with_p_and_the_number_that_is_needed(pages:
     few = [one for one in known if one["verdict"] == "too few recordings"]
     assert all(0 < one["p"] <= 1 and one["corrected_p"] is None for one in known)
     assert few and {one["needed"] for one in few} == {6}
-    # Where all recordings have one value, no number of them would show a difference.
+    # If all recordings have the same value, no number of them would show a difference.
     equal = [one for one in known if one not in few]
     assert {(one["verdict"], one["p"], one["needed"]) for one in equal} <= {
         ("no difference shown", 1.0, None)

@@ -1,4 +1,4 @@
-"""Outliers and differences of fleets: exact where they can be counted, silent where nothing can be told."""
+"""Outliers and differences of fleets: exact if they can be counted, no statement if data is insufficient."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_the_normal_approximation_is_close_to_what_it_stands_for(monkeypatch: py
 
 
 def test_fleets_of_one_distribution_are_called_different_as_rarely_as_it_is_said() -> None:
-    """Of pairs of equal fleets at most 5 %, and three standard deviations of that count, have p <= 0.05."""
+    """At most 5 % of pairs of equal fleets have p <= 0.05, plus three standard deviations of the count."""
     for sizes in ((12, 15), (60, 50)):
         draw = random.Random(11)
         rounds = 2_000 if sum(sizes) > 60 else 400
@@ -100,7 +100,7 @@ def test_the_recording_that_stands_apart_is_named_and_no_other() -> None:
     scores = deviations([*values, 40.0], logarithmic=True)
     assert scores[-1] > OUTLYING
     assert sum(abs(score) > OUTLYING for score in scores[:-1]) <= 1
-    # Half of the values the same: the median distance is 0, and the mean one takes its place.
+    # If half of the values are equal, the median distance is 0, so that the mean distance is used.
     assert deviations([*[5.0] * 30, 90.0], logarithmic=False)[-1] > OUTLYING
     # A value of 0 has no logarithm.
     assert deviations([0.0, 1.0, 2.0], logarithmic=True) == deviations([0.0, 1.0, 2.0], logarithmic=False)

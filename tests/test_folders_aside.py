@@ -1,4 +1,4 @@
-"""Folders that are there only while a process works on them: no other process takes them away."""
+"""Folders that exist only while a process works on them: no other process removes them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Data frames as traces: columns as `to_*` gives them, streamed, with every fault named."""
+"""Data frames as traces: the columns that `to_*` returns, streaming, and an error that names each fault."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FROM = {"arrow": Trace.from_arrow, "polars": Trace.from_polars, "pandas": Trace.
 
 
 def frame(**changes: Any) -> dict[str, Any]:
-    """Three writes and a flush, with changes."""
+    """Return three writes and a flush, with changes."""
     columns: dict[str, Any] = {
         "arrival_ns": [0, 1_000_000, 2_000_000, 3_000_000],
         "sector": [0, 8, 16, 0],

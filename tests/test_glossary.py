@@ -1,4 +1,4 @@
-"""The glossary: one meaning for each word, found under every spelling, printed by `emmclab explain`."""
+"""The glossary: one meaning for each word, found by every spelling, printed by `emmclab explain`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The Messaging trace of the IISWC 2015 paper gives the paper's rows; eight phone traces fit on a page."""
+"""The Messaging trace of the IISWC 2015 paper has the paper's rows; eight phone traces fit on a page."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_advice_for_messaging_is_for_the_state_that_the_phone_was_recorded_in(me
     found = emmclab_json("advise", messaging, "--device", "nexus5")
     state = found["state"]
     assert state["chosen"] == "recorded" and state["meets"]
-    # A device that was used for a year answers far more slowly than the recorded one.
+    # A device that was used for a year is far slower than the recorded one.
     errors = {one["precondition"]: one["error_pct"] for one in state["tried"]}
     assert abs(errors[state["precondition"]]) < 5 < 10 < errors["used:1y"]
 

@@ -1,4 +1,4 @@
-"""The commands of guides, concepts and README: the program takes each, and those of guides are run."""
+"""The commands of guides, concepts and README: the program accepts each, and those of guides are executed."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ pytestmark = pytest.mark.slow
 
 GUIDES = sorted((ROOT / "docs/guides").glob("*.md"))
 PAGES = [path for path in tracked(".md") if path.name == "README.md" or "docs" in path.parts]
-#: Where a command begins in a line: at its start, behind a prompt, a pipe or a word that starts it.
+#: Where a command begins in a line: at its start, after a prompt, a pipe or a word that starts it.
 BEGIN = re.compile(r"(?:^|\$ |# |\| |sudo |exec |; )(?=emmclab [a-z])")
-#: Commands of guides that are not run here, by their beginning, and why.
+#: Commands of guides that are not executed here, by their beginning, and the reason.
 NOT_RUN = {
     "record --adb|top --adb": "a phone; crates/record tests a stand-in behind the real adb server",
     "serve|control": "test_serve.py, test_tutorials.py",
@@ -53,7 +53,7 @@ NOT_RUN = {
     "validate log106_Messaging.txt": "a trace of a paper; test_validate_recordings.py",
     "calibrate fio.json": "ten minutes of fio; test_calibrate.py",
 }
-#: Devices and processes of traces here that have none.
+#: Devices and processes in the guides that the traces here do not have.
 STANDS_FOR = {"device=8,0": "op=read", "process=kworker/*,from=10s,to=2m30s": "from=1s"}
 STUDY = """name = "study"
 inputs = ["trace.txt"]
@@ -67,7 +67,7 @@ wrap_addresses = true
 
 
 def lines(page: Path) -> list[str]:
-    """The lines of the code blocks of a page, continued ones joined."""
+    """Return the lines of the code blocks of a page; continued lines are joined."""
     text = page.read_text()
     fenced = [inside for _, inside in BLOCK.findall(text)]
     rest = BLOCK.sub("", text)
@@ -76,7 +76,7 @@ def lines(page: Path) -> list[str]:
 
 
 def words_of(text: str) -> list[str]:
-    """The words of the command that a text begins with, up to an operator of the shell or a comment."""
+    """Return the words of the command at the start of a text, up to a shell operator or a comment."""
     lexer = shlex.shlex(text, posix=True, punctuation_chars="|;&<>()")
     lexer.whitespace_split = True
     lexer.commenters = ""
@@ -89,12 +89,12 @@ def words_of(text: str) -> list[str]:
 
 
 def commands(page: Path) -> list[list[str]]:
-    """The commands of the program on a page, in words: in blocks, and between backticks in a line."""
+    """Return the program's commands on a page as words: those in code blocks, and those between backticks."""
     found = [line[begin.end() :] for line in lines(page) for begin in BEGIN.finditer(line)]
     found += re.findall(r"(?<!`)`(emmclab [a-z][^`\n]*)`(?!`)", BLOCK.sub("", page.read_text()))
     split = []
     for text in found:
-        # SQL goes on in the next lines; `...` stands for more of a command.
+        # SQL continues on the next lines; `...` stands for the rest of a command.
         if text.count('"') % 2 == 0 and text.count("'") % 2 == 0 and "..." not in text:
             split.append(words_of(text))
     return split
@@ -102,12 +102,12 @@ def commands(page: Path) -> list[list[str]]:
 
 @functools.cache
 def program() -> Any:
-    """The commands of the program."""
+    """Return the commands of the program."""
     return application()
 
 
 def fault(words: list[str]) -> str | None:
-    """Why the program refuses a command by its options alone."""
+    """Return why the program rejects the options of a command; None if it accepts them."""
     if not words or words[0].startswith("-"):
         return None
     command, rest = program(), words
@@ -118,7 +118,7 @@ def fault(words: list[str]) -> str | None:
         command, rest = found, rest[1:]
     context = command.context_class(command, info_name=words[0])
     try:
-        # A sentence may name a command by its first words, or an option of it.
+        # A sentence may name a command by its first words, or only one of its options.
         command.make_parser(context).parse_args(spelled_out(rest))
     except Exception as error:  # typer has exceptions of its own for options.
         said = getattr(error, "format_message", None)
@@ -141,7 +141,7 @@ def test_the_program_takes_every_command_that_a_page_names() -> None:
 
 
 def bring(folder: Path) -> None:
-    """Puts what guides call their files into a folder, each small."""
+    """Create small files with the names that guides use in a folder."""
     bundled = {path.stem: path for path in [*lab.bundled(), *lab.bundled(annotated=True)]}
     (folder / "trace.txt").write_text(biotracer(400))
     for name in ("old", "music.txt", "chat.txt"):

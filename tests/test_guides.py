@@ -1,4 +1,4 @@
-"""The guides say what the program says: each message in a table is in the code, and the other way round."""
+"""The guides match the program: the messages in their tables are those in the code, and vice versa."""
 
 from __future__ import annotations
 
@@ -14,33 +14,33 @@ from repository import complain, place, tracked
 
 GUIDE = ROOT / "docs/guides/record-your-phone.md"
 CUTS_GUIDE = ROOT / "docs/guides/power-cuts.md"
-#: Code whose messages people see of `emmclab record` and `emmclab top`; files of others are another guide's.
+#: Code with the messages of `emmclab record` and `emmclab top`; another guide covers files of other tools.
 RECORDER = (
     "crates/record/src/",
     "python/emmclab/cli/record.py",
     "python/emmclab/cli/top.py",
     "python/emmclab/cli/machine.py",
 )
-#: Where the next message of a row begins.
+#: Matches the beginning of the next message of a row.
 NEXT = re.compile(
     r", (?=is |N KB |pages |expected |the format|`header|there |this process|the command has|cannot start)|; "
 )
 NOT_LIVE = ("trace_dat/", "page.rs")
-#: A message in the code: of Rust's `Error::new` and helpers, of Python's errors.
+#: Matches a message in the code: of Rust's `Error::new` and helpers, or of Python's errors.
 MESSAGE = re.compile(
     r'(?:Error::new\(\s*Kind::\w+,\s*|ConfigError\(\s*)(?:format!\(\s*)?f?"((?:[^"\\\\]|\\\\.)+)"'
 )
 
 
 def _table(guide: Path) -> list[str]:
-    """The messages that a guide explains."""
+    """Return the messages that a guide explains."""
     text = guide.read_text().partition("## What the messages mean")[2]
     rows = re.findall(r"^\| (.+?) \| .+ \|$", text, re.MULTILINE)
     return [row for row in rows if row not in ("message", "---")]
 
 
 def _pieces(message: str) -> list[str]:
-    """What of a message stands as it is: not what is filled in."""
+    """Return the fixed parts of a message, without what is filled in."""
     return [piece.strip("` :,;") for piece in re.split(r"\{[^}]*\}|\.\.\.|\bN\b|\bM\b|`COMMAND`", message)]
 
 

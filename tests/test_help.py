@@ -1,4 +1,4 @@
-"""The help: commands by panel, examples that the program takes, and no text that names a missing command."""
+"""The help: commands by panel, examples that the program accepts, and no text with a missing command."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from emmclab.cli.spelling import spelled_out
 from repository import complain, place, tracked
 
 EVERY = dict(walked(application()))
-#: A command that a text names: after a backtick, a quote, a prompt, or the words before it.
+#: Matches a command in a text: after a backtick, a quote, a prompt, or the words before it.
 NAMED = re.compile(
     r"(?:[`\"'>]|^ *\$ |^ {4,}|Next: )(?:\.venv/bin/)?emmclab ([a-z][a-z-]*)(?: ([a-z][a-z0-9-]*))?",
     re.MULTILINE,
@@ -28,19 +28,19 @@ TEXTS = (".py", ".rs", ".md", ".toml", ".j2", ".ipynb", ".sh", ".txt")
 
 
 def examples(command: Any) -> list[str]:
-    """The command lines of the examples in the help of a command."""
+    """Return the command lines of the examples in the help of a command."""
     lines = [Text.from_markup(line).plain for line in (command.epilog or "").split("\n\n")]
     assert lines[0] in ("Example:", "Examples:")
     return [line.partition(" # ")[0] for line in lines[1:]]
 
 
 def words_of(line: str) -> list[str]:
-    """The words of a command line up to a pipe."""
+    """Return the words of a command line up to a pipe."""
     return shlex.split(line.partition(" | ")[0])
 
 
 def parse(words: list[str]) -> None:
-    """Parse a command line as the program does, without carrying it out."""
+    """Parse a command line as the program does, without executing it."""
     words = spelled_out(words)
     command: Any = prepared(words)
     name, context = "emmclab", None
@@ -84,9 +84,9 @@ def test_no_option_says_to_which_other_command_it_belongs() -> None:
 
 
 def mentions() -> Iterator[tuple[str, str, str | None]]:
-    """Each command that a text of the project names: its place and one or two words."""
+    """Yield each command that a text of the project names: its place and one or two words."""
     for path in tracked(*TEXTS):
-        # The kept outputs come from real command lines, some of which are mistyped on purpose.
+        # The stored outputs come from real command lines, some of which are misspelt on purpose.
         if path.name == "CHANGELOG.md" or path == Path(__file__) or "messages" in path.parts:
             continue
         text = path.read_text(errors="replace")
@@ -96,7 +96,8 @@ def mentions() -> Iterator[tuple[str, str, str | None]]:
 
 def test_every_command_that_a_text_names_exists() -> None:
     faults, seen = [], 0
-    # Sentences that begin with the product's name, fio's jobs in its traces, an example to be added.
+    # Sentences that begin with the product's name, names of fio jobs, and an example of a command to be
+    # added.
     others = {"is", "replays", "wait", "close", "span"}
     for where, name, action in mentions():
         seen += 1

@@ -1,4 +1,4 @@
-"""What is not known is said where it is read first."""
+"""Messages state what is unknown in their first lines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The implications as experiments: claims and page from a small run of the study."""
+"""The implications as experiments: claims and page of a small run of the study."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from emmclab.studies.grid import Grid
 from emmclab.studies.results import Results
 from emmclab.studies.run import run_study
 
-#: The five applications of Characteristic 4 and another.
+#: The five applications of Characteristic 4, and another one.
 _INPUTS = ("Idle", "CallIn", "CallOut", "YouTube", "WebBrowsing", "Messaging")
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where results go."""
+    """The folder of the results."""
     return tmp_path_factory.mktemp("results")
 
 
@@ -33,7 +33,7 @@ def results(folder: Path) -> Results:
     phone = {f"geometry.block_groups.{group}.blocks": 32 for group in range(2)}
 
     def shortened(grid: Grid) -> Grid:
-        """Few requests, on a small device where it is aged."""
+        """Return a grid with few requests, and with a small device if it is aged."""
         small = dict(grid.set)
         if grid.precondition == "steady:1" and grid.devices == ("nexus5",):
             small |= phone | ({"slc.blocks": 8} if "slc.blocks" in small else {})
@@ -61,7 +61,7 @@ def test_every_claim_gets_a_verdict_from_the_runs(results: Results) -> None:
 
 
 def test_what_more_wake_ups_could_not_explain_is_said(results: Results) -> None:
-    """Idle's mean service time of 7.42 ms is more than a wake-up of 4 ms before each request gives."""
+    """Idle's published mean service time of 7.42 ms exceeds that with a 4 ms wake-up before each request."""
     reason = judge_study(results)[0].reason
     assert "Idle" in reason
     assert "woke more slowly" in reason

@@ -1,4 +1,4 @@
-"""Ctrl-C ends every command at once, says what is kept, and loses nothing that was finished."""
+"""Ctrl-C ends every command at once; the command states what is kept, and nothing finished is lost."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ import pytest
 
 from conftest import COMMAND, PATIENCE_S, emmclab, environment, kept_cells
 
-#: Work that takes far longer than the patience below on any machine, within one call of the core or of a
-#: library: only a command that looks for the signal while it works can end before it.
+#: Work that takes far longer than the timeout below on any machine, within one call of the core or of a
+#: library: only a command that checks for the signal during this work can end in time.
 ENDLESS_PRECONDITION = ("--precondition", "steady:1000", "--wrap-addresses")
-#: A device whose blocks stand any number of erases ends no run.
+#: A device whose blocks endure any number of erases never ends a run.
 UNWORN = [f"--set=geometry.block_groups.{group}.erase_limit=0" for group in (0, 1)]
 
 
@@ -33,13 +33,13 @@ def started(command: list[str], folder: Path, **env: str) -> subprocess.Popen[st
 
 
 def busy_s(process: subprocess.Popen[str]) -> float:
-    """Processor time that a process has used so far."""
+    """Return the processor time that a process has used so far."""
     fields = Path("/proc", str(process.pid), "stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / 100
 
 
 def interrupted(command: list[str], folder: Path, after_s: float = 1.5) -> tuple[str, float]:
-    """Interrupt a command that has worked for so long; give what it said, and how long it worked on."""
+    """Interrupt a command after some processor time; return its output, and how long it continued to work."""
     process = started(command, folder)
     deadline = time.monotonic() + PATIENCE_S
     used = 0.0
@@ -47,7 +47,7 @@ def interrupted(command: list[str], folder: Path, after_s: float = 1.5) -> tuple
         used = busy_s(process)
         time.sleep(0.01)
     assert process.poll() is None, "the command ended before it could be interrupted"
-    # It stands still while the signal is sent, so that this process may wait for a processor.
+    # It is stopped while the signal is sent, because this process may have to wait for a processor.
     process.send_signal(signal.SIGSTOP)
     os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WNOWAIT)
     last = used = busy_s(process)
@@ -80,7 +80,7 @@ def interrupted(command: list[str], folder: Path, after_s: float = 1.5) -> tuple
 def test_a_command_ends_within_a_second_of_work_and_leaves_nothing(
     command: list[str], trace: Path, long_trace: Path, tmp_path: Path
 ) -> None:
-    """The time of the processor counts, so that another load on the machine does not."""
+    """Processor time is measured, so that other load on the machine does not matter."""
     words = [word.format(trace=trace, long=long_trace) for word in command]
     said, more_s = interrupted(words, tmp_path)
     assert "interrupted; no file was written" in said
@@ -90,8 +90,8 @@ def test_a_command_ends_within_a_second_of_work_and_leaves_nothing(
 
 
 def test_drawing_ends_with_its_process(trace: Path, tmp_path: Path) -> None:
-    """The library of charts works in a process of its own, which ends with the command."""
-    # The script of the page is not kept yet, so that it is bundled first.
+    """The chart library works in a separate process, which ends with the command."""
+    # The script of the page is not cached yet, so that it has to be bundled first.
     caches, folder = tmp_path / "caches", tmp_path / "folder"
     folder.mkdir()
     command = ["profile", str(trace), "--html", "page.html", "--figures", "figures"]

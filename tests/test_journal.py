@@ -1,4 +1,4 @@
-"""What journaling costs: the columns of block notes, the command, its page, and SQL agree with each other."""
+"""The cost of journaling: the columns of block notes, the command, its page and SQL agree with each other."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def noted(requests: list[dict[str, Any]], tmp_path_factory: pytest.TempPathFacto
 
 
 def _notes(requests: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """One dictionary for each note."""
+    """Return one dictionary for each note."""
     names = ("role", "role_sectors", "home_sector", "changed_sectors", "transaction")
     lists = [[row[name] for name in names] for row in requests if row["role"]]
     return [dict(zip(names, note, strict=True)) for one in lists for note in zip(*one, strict=True)]

@@ -1,4 +1,4 @@
-"""Whatever becomes of the journal of a file system, the layer below it loses nothing."""
+"""Whatever happens to the journal of a file system, the layer below it loses no data."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ import emmclab as lab
 from conftest import need
 
 _MB = 1 << 20
-#: A journal of 4 MB goes round within a test, and is made by mkfs, not by the kernel afterwards.
+#: A journal of 4 MB wraps around within a test, and is made by mkfs, not later by the kernel.
 _MKFS = ["-b", "4096", "-E", "lazy_itable_init=0,lazy_journal_init=0", "-J", "size=4", "-N", "4096"]
 _TOOLS = "PATH=$PATH:/usr/sbin:/sbin; "
 
 
 class _Files:
-    """Files that were written and synced, with what they hold."""
+    """Files that were written and synced, with their expected content."""
 
     def __init__(self, folder: Path) -> None:
         self._folder, self._random = folder, random.Random(1)
         self._digests: dict[str, str] = {}
 
     def write(self, count: int) -> None:
-        """Write, sync and now and then rename or remove files, each in a commit of its own."""
+        """Write and sync files, and sometimes rename or remove them, each in a separate commit."""
         for number in range(count):
             name = f"f{len(self._digests)}-{number}"
             data = self._random.randbytes(self._random.randrange(1, 20_000))
@@ -46,7 +46,7 @@ class _Files:
         os.close(folder)
 
     def check(self) -> None:
-        """Every file holds what was written to it."""
+        """Check that every file has its expected content."""
         found = {path.name: path for path in self._folder.iterdir() if path.is_file()}
         assert set(self._digests) <= set(found), sorted(set(self._digests) - set(found))
         for name, digest in self._digests.items():
@@ -64,7 +64,7 @@ def _served(mode: str, **more: Any) -> lab.LiveDevice:
 
 
 def _shell(disk: lab.LiveDevice, command: str, status: int = 0) -> None:
-    # As a child of the test: output goes to the terminal of pytest, which shows it for a failure.
+    # It runs as a child of the test: its output goes to pytest, which shows it for a failure.
     done = subprocess.run(
         ["sh", "-c", _TOOLS + command], env=os.environ | {"DISK": disk.path}, capture_output=True, text=True
     )
@@ -72,36 +72,36 @@ def _shell(disk: lab.LiveDevice, command: str, status: int = 0) -> None:
 
 
 def _journal_block(disk: lab.LiveDevice) -> int:
-    """The first block of the journal, from the file system's own tool."""
+    """Return the first block of the journal, as the file system's own tool prints it."""
     command = f"{_TOOLS} debugfs -R 'bmap <8> 0' {disk.path}"
     done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=True)
     return int(done.stdout.split()[-1])
 
 
 def _damaged(disk: lab.LiveDevice) -> None:
-    """The journal's superblock and the blocks behind it become garbage; e2fsck makes a new journal."""
+    """Overwrite the journal's superblock and the next blocks with garbage; e2fsck makes a new journal."""
     block = _journal_block(disk)
     _shell(disk, f"dd if=/dev/urandom of=$DISK bs=4096 seek={block} count=64 conv=fsync,notrunc status=none")
     _shell(disk, "e2fsck -fy $DISK", status=1)
 
 
 def _removed(disk: lab.LiveDevice) -> None:
-    """The file system goes on without a journal."""
+    """Remove the journal; the file system continues without it."""
     _shell(disk, "tune2fs -O ^has_journal $DISK && e2fsck -fn $DISK")
 
 
 def _made_anew(disk: lab.LiveDevice) -> None:
-    """A journal is removed, and another one of another size comes to another place."""
+    """Remove the journal and make one of another size at another place."""
     _shell(disk, "tune2fs -O ^has_journal $DISK && tune2fs -J size=8 $DISK && e2fsck -fn $DISK")
 
 
 def _other_identity(disk: lab.LiveDevice) -> None:
-    """The file system gets another UUID, which its journal's tags are checked against."""
+    """Change the file system's UUID, with which its journal's tags are checked."""
     _shell(disk, "e2fsck -fy $DISK && yes | tune2fs -f -U random $DISK && e2fsck -fn $DISK")
 
 
 def _resized(disk: lab.LiveDevice) -> None:
-    """The file system shrinks, which moves blocks, and grows again."""
+    """Shrink the file system, which moves blocks, and extend it again."""
     _shell(disk, "e2fsck -fy $DISK && resize2fs $DISK 60M && e2fsck -fy $DISK && resize2fs $DISK")
 
 

@@ -1,4 +1,4 @@
-"""JSON that is kept from run to run is taken for what was written only where it is that, bit by bit."""
+"""Stored JSON is accepted only if it is identical, bit by bit, to what was written."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_no_flipped_bit_of_kept_json_gives_another_value() -> None:
         for bit in range(8):
             damaged = bytearray(text)
             damaged[place] ^= 1 << bit
-            # A line may end with another blank.
+            # A line may end with a different white-space character.
             assert checked_value(bytes(damaged)) in (None, VALUE)
 
 

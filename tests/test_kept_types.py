@@ -1,4 +1,4 @@
-"""The types of what is kept of a study are those of the files of its results."""
+"""The types of a study's stored data match the files of its results."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from emmclab.studies.verdicts import Ranking
 
 def test_index_and_cells_have_the_typed_fields_and_no_other(trace: Path, tmp_path: Path) -> None:
     study = tmp_path / "small.toml"
-    # The small device does not hold the workload, so that its cells fail.
+    # The workload does not fit on the small device, so that its cells fail.
     study.write_text(
         f'name = "small"\ninputs = ["{trace}", "Idle"]\nseeds = [1, 2]\n[[grid]]\nname = "g"\n'
         'devices = ["nexus5"]\nmodes = ["open"]\n[grid.axes]\n"gc.policy" = ["greedy", "fifo"]\n'

@@ -1,4 +1,4 @@
-"""Layers from the command line and from Python; the benchmarks; the claims of the Advil paper."""
+"""Layers on the command line and in Python; the benchmarks; the claims of the Advil paper."""
 
 from __future__ import annotations
 
@@ -120,15 +120,15 @@ def test_benchmarks_are_inputs_of_studies() -> None:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where results go."""
+    """The folder of the results."""
     return tmp_path_factory.mktemp("results")
 
 
 @pytest.fixture(scope="module")
 def small(folder: Path) -> Results:
-    """The study on a small device, with a small reserved area and short workloads."""
+    """The results of the study on a small device, with a small reserved area and short workloads."""
     text = papers()["advil12"].study_text("advil12")
-    # WebBench is a recording, which cannot be cut: a model takes its place. Programs stay as they are.
+    # WebBench is a recording, which cannot be shortened, so that a model replaces it. Programs are unchanged.
     model = Workload.preset("WebBrowsing").to_toml().replace('name = "WebBrowsing"', 'name = "WebBench"')
     (folder / "WebBench.toml").write_text(model)
     text, programs = re.split(r"(?=\[\[grid\]\]\nname = \"programs-bare)", text)

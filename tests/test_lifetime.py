@@ -1,4 +1,4 @@
-"""No lifetime is longer than what the blocks stand, whatever the device is made of."""
+"""No lifetime is longer than what the blocks endure, regardless of the kind of device."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from emmclab.devices.result_text import without_slc
 from emmclab.errors import ConfigError
 from emmclab.traces.made import pattern
 
-#: Small devices are used in a few seconds.
+#: Small devices, which wear out within a few seconds.
 _CAPACITY = "1GB"
 
 
@@ -49,9 +49,9 @@ def _of_wearing_presets() -> list[str]:
         name
         for name, settings in devices.items()
         if any(group["erase_limit"] for group in settings["geometry"]["block_groups"])
-        # Its zones are written in order, which the trace does not do.
+        # Its zones must be written in order, which the trace does not do.
         and name != "zufs"
-        # Its blocks lie across all planes: 1 GB has too few of them for collection.
+        # Its blocks span all planes: 1 GB has too few of them for collection.
         and name != "systor24-clustered"
     ]
 
@@ -73,5 +73,5 @@ def test_a_lifetime_without_that_of_the_slc_blocks_says_so() -> None:
     known, unknown = _used(device), _used(device.set({"slc.erase_limit": 0}))
     assert without_slc(known) == ""
     assert "slc.erase_limit is not set" in without_slc(unknown)
-    # A limit of more blocks never lengthens a life.
+    # An erase limit for more blocks never lengthens a lifetime.
     assert known["wear.lifetime.even_host_bytes"] <= unknown["wear.lifetime.even_host_bytes"]

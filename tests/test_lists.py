@@ -1,4 +1,4 @@
-"""A list of alternatives has each value once: naming a device, a trace or a seed again adds no run."""
+"""A list of alternatives has each value once: repeating a device, a trace or a seed adds no run."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_an_application_a_device_or_a_network_named_twice_is_run_once() -> None:
 def test_values_named_twice_in_a_study_make_one_cell() -> None:
     cells = [cell for cell in Study.parse(STUDY, "again.toml").cells() if cell.grid == "g"]
     assert [cell.settings for cell in cells] == ['{"gc.high_watermark": 8}', '{"gc.high_watermark": 9}']
-    # The layers of a stack add up.
+    # Layers of a stack may be repeated.
     assert '"layers": ["pass-through", "pass-through"]' in cells[0].options
 
 

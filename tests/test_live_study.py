@@ -1,4 +1,4 @@
-"""Live studies: programs on served devices, in the same results, claims and pages as simulations."""
+"""Live studies: programs on served devices, with the same results, claims and pages as simulations."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def small(run: str) -> str:
 
 @pytest.fixture(scope="module")
 def live(root: None, tmp_path_factory: pytest.TempPathFactory) -> Results:
-    """Run the study of the paper with a hundredth of its numbers, and short models of the programs."""
+    """Run the study of the paper with a hundredth of its numbers, and with short models of the programs."""
     del root
     need("fio", "postmark", "sqlite3", "mkfs.ext4", "setpriv")
     study = Study.parse(TEXT.replace("scale = 1.0", "scale = 0.01"), "scaled.toml")
@@ -75,7 +75,8 @@ def test_each_program_is_measured_from_its_own_start_to_its_last_written_byte(li
     for grid in ("bare", "ressd", "advil"):
         for name in ("SequentialWrite", "RandomWrite"):
             run = live.run(grid, input=name)
-            # The file written before would be as much again; commits of the file system are some blocks.
+            # The file that was written before would double this; commits of the file system are only some
+            # blocks.
             assert size <= written(run) < 1.2 * size, (grid, name)
             assert run["run"]["mode_reason"].startswith("live")
         assert written(live.run(grid, input="SQLite")) > 4096 * int(numbers["sql_transactions"])
@@ -95,7 +96,7 @@ def test_direct_reads_and_writes_of_a_file_have_the_bandwidths_the_device_was_fi
 ) -> None:
     found, paper = rates(live), published_rates()
     assert set(found) == set(paper)
-    # Random writes of little data stay in the log blocks, and are faster than over 1 GB.
+    # Random writes over little data stay in the log blocks, and are faster than those over 1 GB.
     for key in (("read", 4), ("write", 4), ("read", 4096), ("write", 4096), ("randread", 4096)):
         assert found[key] == pytest.approx(paper[key], rel=0.2), key
 
@@ -128,7 +129,7 @@ def test_direct_writes_of_one_request_at_a_time_are_the_same_in_each_run(tmp_pat
     for first, second in zip(one.runs, two.runs, strict=True):
         kb = int(first["input"].split()[1])
         assert written(first) >= 32 * kb * 1024
-        # A commit of the journal more or less, by the host's clock.
+        # The number of journal commits may differ by one, because they follow the host's clock.
         assert written(second) == pytest.approx(written(first), abs=128 * 1024)
         assert second["run"]["simulated_s"] == pytest.approx(first["run"]["simulated_s"], rel=0.2)
         assert first["live"]["file_system"]["dirty_mb"] == 8

@@ -1,4 +1,4 @@
-"""Percentiles to choose, figures over time, processes and caches, through the command line and Python."""
+"""Chosen percentiles, figures over time, processes and caches, on the command line and in Python."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DEVICE = ("--device", "iiswc15-hps")
 
 
 def _responses_ms(path: Path) -> list[float]:
-    """The recorded response times, from the shortest."""
+    """Return the recorded response times in ascending order."""
     rows = api.read(path).rows(10**6)
     return sorted((row["complete_ns"] - row["arrival_ns"]) / 1e6 for row in rows)
 
@@ -237,7 +237,7 @@ def test_the_finding_on_a_large_buffer_says_what_it_would_hit(trace: Path) -> No
 
 
 def _of_processes(path: Path, names: int, each: int) -> Path:
-    """A trace of so many processes; process N waits N + 1 ms."""
+    """Write a trace of this many processes; process N waits N + 1 ms."""
     lines = ["arrival_us,complete_us,op,sector,sectors,pid,process"]
     for number in range(names * each):
         process = number % names

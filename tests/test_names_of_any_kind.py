@@ -1,4 +1,4 @@
-"""Names in traces hold any character: no row, message or terminal is broken by one."""
+"""Names in traces may contain any character: none breaks a row, a message or the terminal."""
 
 from __future__ import annotations
 

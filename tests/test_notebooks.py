@@ -1,4 +1,4 @@
-"""What notebooks show: tables of each kind of object, and the guide whose outputs are those of this code."""
+"""What notebooks show: tables for each kind of object, and a guide whose outputs come from this code."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ EVIL = '<script>alert("x")</script>'
 
 
 class Balanced(HTMLParser):
-    """Notes tags that are not closed, and everything that a notebook should not get."""
+    """Records tags that are not closed, and everything that a notebook must not contain."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -37,7 +37,7 @@ class Balanced(HTMLParser):
 
 
 def shown(thing: object) -> str:
-    """The HTML of an object, which is whole and harmless."""
+    """Return the HTML of an object, after checks that it is complete and harmless."""
     html: str = thing._repr_html_()  # type: ignore[attr-defined]
     parser = Balanced()
     parser.feed(html)

@@ -1,4 +1,4 @@
-"""The notices that a wheel brings: those of every crate that is linked into the core, and of no other."""
+"""The notices in a wheel: those of every crate that is linked into the core, and of no other."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_every_linked_crate_has_its_license_in_the_notices(cargo: str, tmp_path:
     lock = tomllib.loads((ROOT / "Cargo.lock").read_text())["package"]
     assert listed < {f"{package['name']} {package['version']}" for package in lock}
     crates = {name.partition(" ")[0] for name in listed}
-    # What is linked from C, too, but neither macros, nor what only tests need, nor crates of this project.
+    # C code that is linked counts, too; macros, crates for tests only and crates of this project do not.
     assert {"liblzma-sys", "libbz2-rs-sys", "zstd-sys", "parquet", "pyo3", "snap"} <= crates
     assert not {"serde_derive", "proptest", "emmclab-base"} & crates
 

@@ -22,9 +22,9 @@ from test_report_page import Visit
 
 GROUPS = workload_groups()
 WORKLOADS = (*GROUPS["applications"], *GROUPS["combos"])
-#: How the archive writes names that the paper writes otherwise.
+#: Names in the archive that the paper spells differently.
 OTHERWISE = {"GoogleMaps": "GoogleMap", "FB/Msg": "FaceBookHandOuts", "Music/FB": "Music_FaceBook"}
-#: The claims that say nothing of a trace, or that stay restated: a device was fitted to them.
+#: Claims that do not depend on a trace, or that stay restated because a device was fitted to their sources.
 STAY = {"iiswc-hps-util-4ps", "iiswc-split-20k"}
 
 
@@ -47,7 +47,7 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def folder(archive: Path, tmp_path: Path) -> Path:
-    """A folder with three of them, to be changed."""
+    """A folder with three of them, which tests may change."""
     folder = tmp_path / "traces"
     folder.mkdir()
     for name in ("Movie", "Messaging", "GoogleMaps"):
@@ -56,7 +56,7 @@ def folder(archive: Path, tmp_path: Path) -> Path:
 
 
 def _results(reproduced: Reproduced, folder: Path) -> Path:
-    """A results folder in which the workloads are finished."""
+    """Return a results folder in which the cells of the workloads are finished."""
     reproduced.page("iiswc15")
     return Path(shutil.copytree(reproduced.results / "iiswc15", folder / "results" / "iiswc15").parent)
 
@@ -65,7 +65,7 @@ def _results(reproduced: Reproduced, folder: Path) -> Path:
 def recorded(
     reproduced: Reproduced, archive: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> dict[str, Any]:
-    """What the command says of the whole archive, with the folder of its results and page."""
+    """The output of the command for the whole archive, with the folder of its results and page."""
     folder = tmp_path_factory.mktemp("recorded")
     results = _results(reproduced, folder)
     told = emmclab_json(
@@ -108,7 +108,7 @@ def test_a_file_with_other_figures_is_what_its_name_says_and_the_difference_is_s
         ("log7_FaceBookAgain.txt", "Facebook"),
         ("log126_MusicFaceBook.txt", "Music/FB"),
         ("WebBrowsing_Music.txt", "Music/WB"),
-        ("log7_Call.txt", ""),  # CallIn or CallOut
+        ("log7_Call.txt", ""),  # This is CallIn or CallOut.
         ("notes.txt", ""),
         ("log106_Messaging.txt.md5", ""),
     ],
@@ -193,7 +193,7 @@ def test_papers_without_original_traces_refuse_them(command: list[str], folder: 
 
 
 def test_claims_on_recorded_traces_alone_are_tests_by_the_same_rules(recorded: dict[str, Any]) -> None:
-    """These are made traces, so that only the verdict differs, never what is measured."""
+    """These are generated traces, so that only the verdict differs, but not the measured values."""
     claims = {claim["id"]: claim for claim in recorded["claims"]}
     assert {name for name, claim in claims.items() if claim["verdict"] == RESTATED} == STAY
     for name, claim in claims.items():
@@ -240,7 +240,7 @@ def test_the_page_names_the_command_with_the_folder_and_can_be_written_again(
 
 
 def test_one_trace_settles_what_it_alone_decides_and_a_mixture_is_said(recorded: dict[str, Any]) -> None:
-    """Movie alone is recorded: its figure is a test, and claims on all applications stay restated."""
+    """Only Movie is recorded: its figure is a test, and claims on all applications stay restated."""
     whole = Results.load(recorded["folder"] / "results" / "iiswc15")
     recordings = whole.about["recordings"]
     movie = [one for one in recordings["used"] if one["workload"] == "Movie"]

@@ -1,4 +1,4 @@
-"""What leaves the project in packages: metadata, manual pages, container file, numbers of the files."""
+"""Parts of the packages: metadata, manual pages, container file, format versions of files."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ VERSIONS = ROOT / "docs" / "project" / "versioning.md"
 
 @cache
 def pyproject() -> dict[str, Any]:
-    """What pyproject.toml says."""
+    """Return the content of pyproject.toml."""
     return tomllib.loads((ROOT / "pyproject.toml").read_text())
 
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The files that a wheel installs beside the Python package, below a prefix."""
+    """The files that a wheel installs besides the Python package, below a prefix."""
     folder = tmp_path_factory.mktemp("data")
     write(folder)
     return folder
 
 
 def numbers() -> list[tuple[str, str, str, Path]]:
-    """Name, number, constant and file of each row of the table of versions."""
+    """Return name, number, constant and file of each row of the table of versions."""
     row = re.compile(r"^\| ([^|]+) \| ([\d.]+) \| \[`(\w+)`\]\(([^)]+)\)", re.MULTILINE)
     found = row.findall(VERSIONS.read_text())
     return [(name, number, constant, VERSIONS.parent / path) for name, number, constant, path in found]
@@ -59,7 +59,7 @@ def test_the_numbers_of_files_on_the_page_of_versions_are_those_of_the_code() ->
 
 
 def test_every_number_of_a_file_stands_on_the_page_of_versions() -> None:
-    """A new constant of this kind needs a row; those of other projects' formats and protocols do not."""
+    """A new constant of this kind needs a row, except those of formats and protocols of other projects."""
     ours = re.compile(r"^(?:pub(?:\(\w+\))? )?const \w*VERSION: [^=]+= .*$|^_KEPT_AS = ", re.MULTILINE)
     foreign = {"records.rs", "fio.rs", "dm.rs", "message.rs", "registers.rs"}
     sources = [*ROOT.glob("crates/*/src/**/*.rs"), *ROOT.glob("python/emmclab/**/*.py")]
@@ -128,7 +128,7 @@ def test_man_finds_the_page_of_a_command_beside_the_bin_folder_of_the_path(data:
 
 
 def instructions() -> list[tuple[str, str]]:
-    """The instructions of the container file with their arguments; lines that go on are one."""
+    """Return the instructions of the container file with their arguments; continued lines are joined."""
     text = re.sub(r"^#.*\n", "", (ROOT / "Containerfile").read_text(), flags=re.MULTILINE)
     lines = [line.strip() for line in text.replace("\\\n", " ").splitlines() if line.strip()]
     return [(word, rest) for word, _, rest in (line.partition(" ") for line in lines)]
@@ -148,7 +148,7 @@ def test_the_container_file_copies_what_is_there_and_runs_as_a_user() -> None:
             continue
         for source in sources:
             assert f"!{source}" in sent, f"{source} is not sent to the builder"
-            # The wheel is what `make wheel` writes.
+            # `make wheel` writes the wheel.
             assert source == "build/wheels/*.whl" or (ROOT / source).is_file(), source
     last = max(place for place, (word, _) in enumerate(steps) if word == "FROM")
     final = dict(steps[last:])
@@ -161,7 +161,7 @@ def test_the_container_file_copies_what_is_there_and_runs_as_a_user() -> None:
 
 
 def test_the_packages_of_the_container_file_exist_and_have_a_python_that_is_new_enough() -> None:
-    # Without lists, apt knows the packages that are installed, and no others.
+    # Without lists, apt knows only the installed packages.
     if shutil.which("apt-cache") is None or not [*Path("/var/lib/apt/lists").glob("*_Packages*")]:
         pytest.skip("apt-cache with lists of packages is missing; apt-get update")
     release = re.search(r"^VERSION_CODENAME=(\w+)", Path("/etc/os-release").read_text(), re.MULTILINE)
@@ -192,7 +192,7 @@ def test_an_image_that_cannot_be_built_is_refused_with_what_to_do(wheel: bool, t
     programs.mkdir()
     for name in ("bash", "dirname"):
         (programs / name).symlink_to(shutil.which(name) or pytest.fail(f"no {name}"))
-    # A client whose service does not run.
+    # A client whose service is not running.
     (programs / "docker").write_text("#!/bin/bash\nexit 1\n")
     (programs / "docker").chmod(0o755)
     if wheel:
@@ -230,7 +230,7 @@ def test_an_image_is_built_by_the_first_builder_that_works(tmp_path: Path) -> No
 def test_the_build_of_a_wheel_leaves_out_the_paths_of_its_machine_and_keeps_the_core_of_the_demo(
     tmp_path: Path,
 ) -> None:
-    """`scripts/wheel.sh` runs with programs that note how they were called."""
+    """`scripts/wheel.sh` runs with stand-ins for programs, which record how they were called."""
     checkout, home = tmp_path / "a checkout", tmp_path / "home"
     (checkout / "scripts").mkdir(parents=True)
     script = shutil.copy(ROOT / "scripts" / "wheel.sh", checkout / "scripts")

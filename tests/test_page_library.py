@@ -1,4 +1,4 @@
-"""The script of the pages is kept in the user's folder of caches, and a damaged copy is never used."""
+"""The script of the pages is stored in the user's cache folder, and a damaged copy is never used."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every page has one design: it fits, says its answer first, draws in silence and is accessible."""
+"""Every page has one design: it fits, shows its answer first, draws without messages and is accessible."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ pytestmark = pytest.mark.slow
 
 #: A phone, a tablet or half a screen, and a screen.
 WIDTHS = (1280, 820, 390)
-#: Height of a phone's screen; a page has to show figures on it.
+#: Height of a phone's screen; the first screen of a page has to show figures.
 PHONE_PX = 844
 #: Settings and devices of a small sweep, and of a small search.
 SWEPT = """seeds = [1, 2]
@@ -173,7 +173,7 @@ def _fleet(folder: Path, page: Path, *more: str) -> None:
     _run("fleet", "before", *more, "--html", page, cwd=folder)
 
 
-#: How a page of each kind is made: from the folder of the traces, to the file.
+#: How a page of each kind is made from the folder of traces; the result is a file.
 KINDS: dict[str, Callable[[Path, Path], None]] = {
     "profile": _profiled,
     "profiles": _profiles,
@@ -198,7 +198,7 @@ KINDS: dict[str, Callable[[Path, Path], None]] = {
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where inputs and pages lie."""
+    """The folder of inputs and pages."""
     return tmp_path_factory.mktemp("kinds")
 
 
@@ -215,7 +215,7 @@ def made(folder: Path) -> Callable[[str], Path]:
     return page
 
 
-#: What sticks out of the page or of its chart.
+#: Returns the elements that are wider than the page or their chart.
 OVERFLOW = """() => {
   const right = document.documentElement.clientWidth + 1;
   const out = [];
@@ -230,7 +230,7 @@ OVERFLOW = """() => {
 
 
 def _settled(visit: Visit) -> None:
-    """Waits until every chart has the theme and the width of the page."""
+    """Wait until every chart has the theme and the width of the page."""
     visit.draw_all()
     visit.page.wait_for_function(
         "() => [...document.querySelectorAll('.chart')].every(c => c.dataset.settled === c.dataset.drawn)"
@@ -245,14 +245,14 @@ def _axe(visit: Visit, axe: str) -> str:
 
 @pytest.fixture(scope="module")
 def axe() -> str:
-    """The source of axe-core."""
+    """Return the source code of axe-core."""
     need_library("axe_playwright_python")
     found = importlib.util.find_spec("axe_playwright_python")
     return Path(str(found and found.origin)).with_name("axe.min.js").read_text()
 
 
 def check_fit(browser: Browser, path: Path, axe: str) -> None:
-    """Fails where a page does not fit a width or theme, says or loads something, or is not accessible."""
+    """Fail if a page does not fit a width or theme, prints or loads something, or is not accessible."""
     visit = Visit(browser, path, width=WIDTHS[0])
     for number, width in enumerate(WIDTHS):
         visit.page.set_viewport_size({"width": width, "height": PHONE_PX})

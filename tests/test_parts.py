@@ -1,4 +1,4 @@
-"""A trace in parts has the profile of the whole: exact where parts add up, and what is estimated is named."""
+"""A trace in parts has the profile of the whole: sums are exact, and estimates are named."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from emmclab.traces import parallel_profile as parts_module
 from emmclab.traces.parallel_profile import profile_parts, slices_of
 from emmclab.traces.workload import Workload
 
-#: Figures that do not depend on what is unfinished, or on an earlier touch, where a part begins.
+#: Figures that do not depend on unfinished requests or earlier accesses at the start of a part.
 EXACT = (
     "throughput_by_size",
     "size_distribution",
@@ -39,7 +39,7 @@ EXACT = (
 
 
 def cut(trace: Path, folder: Path, parts: int) -> None:
-    """Write a trace in parts of equal length, as other tools do; their names say nothing of time."""
+    """Write a trace in parts of equal length, as other tools do; their names do not show the order."""
     folder.mkdir()
     with duckdb.connect() as database:
         database.execute(f"create table every as select *, row_number() over () - 1 as n from '{trace}'")
@@ -54,7 +54,7 @@ def cut(trace: Path, folder: Path, parts: int) -> None:
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A trace whose requests often overlap, and touch pages again."""
+    """A trace whose requests often overlap, and access pages again."""
     path = tmp_path_factory.mktemp("whole") / "chat.parquet"
     Workload.preset("Messaging").trace(3, requests=6_000).write(path)
     return path
@@ -62,7 +62,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def parts(whole: Path) -> Path:
-    """The same in seven parts."""
+    """The same trace in seven parts."""
     folder = whole.parent / "parts"
     cut(whole, folder, 7)
     return folder
@@ -105,7 +105,7 @@ def test_what_begins_anew_in_each_part_is_named_with_its_error(whole: Path, part
         exact.figure("reuse_distance")[:-1], merged.figure("reuse_distance")[:-1], strict=False
     ):
         assert abs(one["hit_pct"] - other["hit_pct"]) <= error_pct + 1e-9
-    # A request can be taken for the first at most where one is unfinished at the cut: six cuts.
+    # Only a request that follows an unfinished one at a cut can be misjudged; there are six cuts.
     assert abs(merged["no_wait_pct"] - exact["no_wait_pct"]) <= 100 * 6 * 20 / exact["requests"]
     assert merged["queue"]["busy_pct"] == pytest.approx(exact["queue"]["busy_pct"], abs=0.5)
     assert merged.figure("working_set")[-1]["unique_kb"] == exact.figure("working_set")[-1]["unique_kb"]
@@ -122,7 +122,7 @@ def test_the_command_takes_a_folder_as_one_trace_and_names_the_estimates(parts: 
 
 
 def grouped(trace: Path, copy: Path, rows: int) -> Path:
-    """A copy of a trace by another tool, in row groups of so many requests."""
+    """Return a copy of a trace, made by another tool, in row groups of `rows` requests."""
     with duckdb.connect() as database:
         database.execute(f"copy (from '{trace}') to '{copy}' (format parquet, row_group_size {rows})")
     return copy
@@ -138,7 +138,7 @@ def file(whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def same_but_estimates(merged: Any, exact: Any) -> None:
-    """What adds up is the same, and so are ledger, header and digest."""
+    """Check that sums, ledger, header and digest are equal."""
     for name, value in exact.items():
         if isinstance(value, int | float | str) and name != "no_wait_pct":
             assert merged[name] == value, name
@@ -166,7 +166,7 @@ def test_slices_of_a_file_give_what_one_pass_does_for_any_number_of_threads(file
 def test_conditions_hold_for_the_whole_whatever_its_parts(
     file: Path, whole: Path, parts: Path, reading: dict[str, Any]
 ) -> None:
-    """Times count from the first arrival of the whole, and a part may hold nothing that is wanted."""
+    """Times count from the first arrival of the whole trace, and a part may contain no selected request."""
     exact = package.read(file, **reading).profile()
     assert 0 < exact["requests"] < 6_000 or "drop_reissued" in reading
     same_but_estimates(profile_parts(file, 2, reading=reading), exact)
@@ -239,7 +239,7 @@ def test_a_folder_without_requests_and_a_part_that_is_none_are_refused(tmp_path:
 
 
 def is_at_work(process: subprocess.Popen[str]) -> bool:
-    """Whether a process has used the processor for longer than it takes to start."""
+    """Return whether a process has used the processor for longer than it takes to start."""
     fields = Path("/proc", str(process.pid), "stat").read_text().rpartition(")")[2].split()
     return int(fields[11]) >= 3 * os.sysconf("SC_CLK_TCK")
 
@@ -267,7 +267,7 @@ def test_ctrl_c_ends_the_parts_that_are_under_way(tmp_path: Path) -> None:
 def test_parts_that_say_so_count_as_one_trace_when_they_are_named_together(
     whole: Path, tmp_path: Path
 ) -> None:
-    """A program that splits a file may give each part the metadata of the whole."""
+    """A program that splits a file may write the metadata of the whole into each part."""
     stored = pyarrow.parquet.read_metadata(whole).metadata
     table = pyarrow.parquet.read_table(whole).replace_schema_metadata(stored)
     pieces = [tmp_path / "first.parquet", tmp_path / "second.parquet"]

@@ -74,7 +74,7 @@ def _outcome(cell: Cell) -> dict[str, object]:
 def test_the_study_has_every_device_with_the_capacity_of_the_phone() -> None:
     cells = [cell for cell in Study.named("phones").cells() if cell.device]
     assert len(cells) == 364
-    # Wear is that of the small device of the study `implications`.
+    # The wear is that of the small device of the study `implications`.
     assert {cell.device_name.rpartition("-")[2] for cell in cells if cell.grid != "wear"} == {"128GB"}
 
 
@@ -96,5 +96,5 @@ def test_a_used_ufs_begins_with_an_empty_write_booster() -> None:
     )
     booster = run["ufs"]["write_booster"]
     assert booster["bytes_past_it"] == 0
-    # What preconditioning left in it would be written again in the first pause.
+    # Data that preconditioning left in it would be moved in the first pause.
     assert run["write_amplification"]["gc"] < 0.1

@@ -1,4 +1,4 @@
-"""The page of the study `phones`, from a small run of it: each figure follows the results."""
+"""The page of the study `phones`, from a small run of it: each figure depends on the results."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ _INPUTS = ("Telegram", "PUBG", "TelegramInstall")
 _RECORDED = ("TelegramRecorded", "PUBGRecorded")
 _DEVICES = ("emmc51-tlc", "emmc51-cache", "ufs31", "ufs40")
 _AXES: dict[str, tuple[int, ...]] = {"slc.blocks": (30, 60), "power.sleep_after_us": (100, 150_000)}
-#: Fields of rows that are settings, or where a point stands.
+#: Fields of rows that are settings, or coordinates of a point.
 _PLACES = ("size_gb", "full_pct", "idle_ms")
 
 
 def _shortened(grid: Grid) -> Grid:
-    """Few inputs, devices, sizes and requests, on a fourth of the capacity."""
+    """Return a grid with few inputs, devices, sizes and requests, on a quarter of the capacity."""
     return replace(
         grid,
         inputs=(*_INPUTS, *_RECORDED) if grid.name == "new" else _INPUTS,
@@ -73,7 +73,7 @@ def page(results: Results, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _moved(value: Any, place: str) -> Any:
-    """Every number of a result changed, each by a factor of its own."""
+    """Change every number of a result, each by its own factor."""
     if isinstance(value, dict):
         return {key: _moved(one, f"{place}.{key}") for key, one in value.items()}
     if isinstance(value, list):
@@ -86,7 +86,7 @@ def _moved(value: Any, place: str) -> Any:
 
 @pytest.fixture(scope="module")
 def other(results: Results) -> Results:
-    """Results in which every figure is another one, settings and options apart."""
+    """Results in which every figure is changed, except settings and options."""
     kept = dict.fromkeys(("settings", "options", "configuration", "ledger"))
     runs = [
         _moved(run, str(number)) | {key: run[key] for key in kept if key in run}
@@ -102,7 +102,7 @@ def other(results: Results) -> Results:
 
 
 def _values(rows: list[dict[str, Any]]) -> set[tuple[Any, ...]]:
-    """The measured values of each row that has any."""
+    """Return the measured values of each row that has any."""
     found = set()
     for row in rows:
         values = {
@@ -175,7 +175,7 @@ def test_the_commands_write_the_page_its_figures_and_what_it_says(
     assert [*told["figures"]] == [drawing.name for drawing in drawings(results)]
     for name in told["figures"]:
         assert {path.suffix for path in figures.glob(f"{name}.*")} == {".svg", ".pdf", ".csv"}
-    # Nothing is run again where the results are there.
+    # Nothing is run again if the results exist.
     refused = emmclab("report", "phones", "--results", tmp_path / "none", cwd=tmp_path)
     assert refused.returncode == 2, refused.stderr
     assert "hint" in refused.stderr

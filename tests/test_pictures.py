@@ -1,4 +1,4 @@
-"""Pictures for ui.perfetto.dev, decoded by Perfetto's published definitions and held against tables."""
+"""Traces for ui.perfetto.dev, decoded with Perfetto's published definitions and compared with tables."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from emmclab.apps.closed_loop import STATES
 from test_cli_bad_input import assert_refused
 
 EVENT = perfetto.TrackEvent
-#: New, so that runs begin at once.
+#: New devices, so that runs begin at once.
 NEW = ("--precondition", "none")
 
 
@@ -39,7 +39,7 @@ class Drawn:
 
 @dataclass
 class Picture:
-    """What a trace shows: tracks are named by the names of those that hold them, and their own."""
+    """The content of a trace: tracks are named by the names of their parent tracks and their own."""
 
     slices: list[Drawn] = field(default_factory=list)
     instants: list[Drawn] = field(default_factory=list)
@@ -47,7 +47,7 @@ class Picture:
     threads: set[tuple[str, ...]] = field(default_factory=set)
 
     def below(self, *track: str) -> list[Drawn]:
-        """The slices of a track and those in it."""
+        """Return the slices of a track and of the tracks below it."""
         return [one for one in self.slices if one.track[: len(track)] == track]
 
 
@@ -56,7 +56,7 @@ def _name(track: Any) -> str:
 
 
 def picture(path: Path) -> Picture:
-    """Decodes a trace and checks what Perfetto needs of each."""
+    """Decode a trace and check what Perfetto requires of each."""
     content = path.read_bytes()
     trace = perfetto.Trace()
     trace.ParseFromString(gzip.decompress(content) if path.suffix == ".gz" else content)
@@ -116,7 +116,7 @@ def picture(path: Path) -> Picture:
 
 
 def as_rows(shown: Picture) -> list[tuple[Any, ...]]:
-    """Requests as they are drawn."""
+    """Return the requests in the form in which they are drawn."""
     rows = [
         (one.begin, one.end, one.name, one.arguments["sector"], one.arguments["bytes"])
         for one in shown.slices
@@ -261,7 +261,7 @@ def test_a_picture_changes_no_result_and_is_the_same_each_time(trace: Path, tmp_
 
 @pytest.mark.parametrize("program", ["email", "facebook"])
 def test_an_application_shows_its_threads_and_the_critical_path(program: str, tmp_path: Path) -> None:
-    # Threads of facebook wait at its end for a signal that never comes.
+    # At its end, threads of facebook wait for a signal that never comes.
     out = tmp_path / "run.perfetto-trace"
     result = emmclab_json("apps", "run", program, "--device", "sdcard", *NEW, "--perfetto", out)["app"]
     shown = picture(out)

@@ -1,4 +1,4 @@
-"""Refusals say what was given in the words of the option, before anything is made ready."""
+"""Error messages state the given value in the words of the option, before any work is done."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Power cuts under load: what was acknowledged is there, and a device that lies is caught."""
+"""Power cuts under load: acknowledged data is present, and a device that lies is detected."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CACHED = {
 
 
 class Direct:
-    """A block device without the page cache in between."""
+    """A block device that is accessed without the page cache."""
 
     def __init__(self, path: str) -> None:
         self._file = os.open(path, os.O_RDWR | os.O_DIRECT)
@@ -70,9 +70,9 @@ def test_a_device_that_ignores_flushes_is_caught_under_a_loop_device() -> None:
             disk.close()
 
 
-#: The Python that Debian's packages are for.
+#: The Python interpreter that Debian's packages are for.
 SYSTEM_PYTHON = "/usr/bin/python3"
-#: Rounds over an NBD connection, in a Python that has libnbd.
+#: Runs rounds over an NBD connection, in a Python that has libnbd.
 OVER_NBD = """
 import json, nbd, sys
 h = nbd.NBD()

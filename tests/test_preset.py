@@ -1,4 +1,4 @@
-"""`emmclab preset` and `emmclab explain` of the registers of a real device."""
+"""`emmclab preset` and `emmclab explain` with the registers of a real device."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _SECTORS = 0x00E90000
 
 
 def register(**changes: int) -> bytes:
-    """The 512 bytes of the register, with other values of some fields."""
+    """Return the 512 bytes of the register, with other values of some fields."""
     out = bytearray(512)
     for name, (at, length, usual) in _FIELDS.items():
         out[at : at + length] = changes.get(name, usual).to_bytes(length, "little")
@@ -78,7 +78,7 @@ _UFS = {
 
 
 def ufs(folder: Path, **changes: str) -> Path:
-    """A folder of sysfs; `changes` by the name of the file."""
+    """Make a folder of sysfs; `changes` are given by the name of the file."""
     for path, value in _UFS.items():
         file = folder / path
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -87,7 +87,7 @@ def ufs(folder: Path, **changes: str) -> Path:
 
 
 def loaded(path: Path) -> dict[str, str]:
-    """The settings of a device file that emmclab has read, by key."""
+    """Return the settings of a device file that emmclab has read, by key."""
     return {row["key"]: row["value"] for row in api.Device.file(path).explain()}
 
 
@@ -316,7 +316,7 @@ def test_a_register_that_is_none_is_refused_with_its_place(
 def test_damaged_descriptors_are_refused(tmp_path: Path, changes: dict[str, str], words: list[str]) -> None:
     preset = tmp_path / "my.toml"
     done = emmclab("preset", "--ufs", ufs(tmp_path / "ufshc", **changes), "-o", preset)
-    if not words:  # A capacity that no device has is unknown.
+    if not words:  # A capacity that no device can have counts as unknown.
         assert done.returncode in (0, 2), done.stderr
         return
     assert done.returncode == 2 and not preset.exists()
@@ -427,7 +427,7 @@ def test_no_descriptors_give_anything_but_a_device_or_a_named_error(
 
 
 def _answers(source: Path) -> None:
-    """Registers are read and give a device, or what is wrong is said with a hint."""
+    """Check that registers lead to a device, or to an error with a hint."""
     try:
         made = api.registers(source).preset()
     except api.EmmclabError as error:

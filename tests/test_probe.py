@@ -1,4 +1,4 @@
-"""The probe finds what the presets are made of, and keeps its hands off what it was not told to write."""
+"""The probe finds the values that presets consist of, and writes only where it was told to."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_a_block_device_is_probed_and_may_be_interrupted(loop: Path, scratch: Pa
     command = [*COMMAND, "probe", str(loop), "--write", "--yes", "--span-mb", "64"]
     end = time.monotonic() + PATIENCE_S
     status = 0
-    # Where this process waited for a processor, the command may have ended before the signal.
+    # While this process waited for a processor, the command may have ended before the signal.
     while status == 0 and time.monotonic() < end:
         scratch.write_bytes(bytes(64 << 20))
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment())

@@ -1,4 +1,4 @@
-"""Results and pages say how they were made: version, command, digests of inputs, changed settings."""
+"""Results and pages state how they were made: version, command, digests of inputs, changed settings."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ high = 12
 
 
 def _still(result: dict[str, Any]) -> dict[str, Any]:
-    """The figures; those for charts are there only with a page."""
+    """Return the figures without those for charts, which exist only with a page."""
     beside = ("computing", "provenance", "over_time", "response_distribution")
     return {name: group for name, group in result.items() if name not in beside}
 

@@ -1,4 +1,4 @@
-"""The Python face: traces, profiles, data frames and exceptions."""
+"""The Python interface: traces, profiles, data frames and exceptions."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def test_errors_survive_a_process_boundary() -> None:
 
 
 def test_what_is_public_shows_how_it_is_used() -> None:
-    """Functions and methods with something to give carry an example, which is run with the tests."""
+    """Public functions and methods that return something have an example, which is run with the tests."""
     import inspect
 
     import emmclab.traces.workload

@@ -1,4 +1,4 @@
-"""Answers of `emmclab query` go to a terminal, to programs and to files, each whole and exact."""
+"""Answers of `emmclab query` on the terminal, for programs and in files are complete and exact."""
 
 from __future__ import annotations
 
@@ -60,9 +60,9 @@ LARGE = "select i, repeat('x', 2500) as text from range(100000) numbers(i)"
 
 @pytest.mark.parametrize("ending", ["csv", pytest.param("json", marks=pytest.mark.slow), "parquet"])
 def test_a_large_answer_is_written_without_holding_it(results: Path, tmp_path: Path, ending: str) -> None:
-    """Its text has 250 MB, which a whole answer takes twice and more."""
+    """The answer has 250 MB of text; in memory a whole answer would take more than twice as much."""
     command = [*COMMAND, "query", LARGE, "--results", str(results), "-o", str(tmp_path / f"out.{ending}")]
-    # A child counts the memory of the process that starts it, which is large: a small one stands between.
+    # A child process inherits the peak memory of its large parent, so that a small process starts it instead.
     between = [sys.executable, "-c", PEAK_KB, *command]
     run = subprocess.run(between, env=environment(), capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr
@@ -129,7 +129,7 @@ def test_a_description_can_be_a_file(results: Path, tmp_path: Path) -> None:
 
 @pytest.fixture
 def flagged(tmp_path: Path) -> Path:
-    """A trace whose requests have each flag alone that a reader does not judge itself."""
+    """A trace whose requests each have one of the flags that a reader does not interpret itself."""
     rows = [f"{at * 1_000_000},{at * 8},8,write,{1 << at}" for at in range(9)]
     path = tmp_path / "flagged.csv"
     path.write_text("\n".join(["arrival_ns,sector,sectors,op,flags", *rows, ""]))
@@ -174,7 +174,7 @@ def test_rows_of_a_run_keep_what_was_asked_for_and_say_what_requests_waited_for(
     assert done.returncode == 0, done.stderr
     asked = "select flag_names(flags) as names from trace order by sector"
     found = [row["names"] for row in _records(emmclab("query", "--trace", rows, "--json", asked))]
-    # What a recorder noted of its own queue and transfers is not that of the run.
+    # The queue and transfer times of the recorder are not those of the simulated run.
     of_recording = ("packed", "no_wait", "no_wait_known")
     assert found == ["" if name in of_recording else name for name in FLAG_NAMES[:9]]
     waited = (
@@ -227,7 +227,7 @@ def test_the_longest_waits_in_fsync_are_a_table(tmp_path: Path, flagged: Path) -
         "select count(*) as n from trace join fsyncs on trace.arrival_ns between fsyncs.start_ns "
         "and fsyncs.start_ns + fsyncs.time_ns"
     )
-    # Kept in our own format, too.
+    # They are kept in our own format, too.
     assert emmclab("convert", text, tmp_path / "trace.parquet").returncode == 0
     for trace in (text, tmp_path / "trace.parquet"):
         found = _records(emmclab("query", "--trace", trace, "--json", asked))

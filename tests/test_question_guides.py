@@ -1,4 +1,4 @@
-"""Guides that answer a question are followed: each command prints what they show."""
+"""Guides that answer a question are executed: each command prints what they show."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from repository import complain
 
 pytestmark = pytest.mark.slow
 
-#: The guides, and the programs that each starts beside emmclab and a shell.
+#: The guides, and the programs that each uses in addition to emmclab and a shell.
 GUIDES = {
     "database-commits": ("setpriv",),
     "empty-configuration": (),

@@ -14,7 +14,7 @@ from conftest import PATIENCE_S, ROOT, biotracer, environment
 from pages import follow
 from repository import complain
 
-#: Runs a program as if only these libraries were installed.
+#: Runs a program as if the named libraries were not installed.
 BLOCKED = """
 import sys
 class Absent:
@@ -31,7 +31,7 @@ def examples() -> list[str]:
 
 
 def beyond_the_lock() -> set[str]:
-    """The modules of this environment that `requirements.lock` does not bring."""
+    """Return the modules of this environment that `requirements.lock` does not install."""
     locked = re.findall(r"^([A-Za-z0-9._-]+)==", (ROOT / "requirements.lock").read_text(), re.MULTILINE)
     kept = {name.lower().replace("_", "-") for name in [*locked, "emmclab", "pip"]}
     return {
@@ -42,7 +42,7 @@ def beyond_the_lock() -> set[str]:
 
 
 def run(code: str, folder: Path, blocked: set[str]) -> subprocess.CompletedProcess[str]:
-    """Runs code beside a trace, without some libraries."""
+    """Run code next to a trace, without some libraries."""
     (folder / "trace.txt").write_text(biotracer(100))
     program = BLOCKED.format(blocked=blocked) + code
     return subprocess.run(

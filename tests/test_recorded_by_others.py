@@ -1,4 +1,4 @@
-"""Traces of other recorders, through the command line: one recording in each of their formats."""
+"""Traces of other recorders on the command line: one recording in each of their formats."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ REQUESTS = 245
 
 @pytest.fixture(scope="module")
 def text() -> str:
-    """The tracer's text of a SQLite workload."""
+    """Return the tracer's text of a SQLite workload."""
     with pyarrow.input_stream(str(FIXTURES / "host.trace.zst"), compression="zstd") as stream:
         return bytes(stream.read()).decode()
 
 
 @pytest.fixture(scope="module")
 def perfetto_trace(text: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The recording by Perfetto's own message classes."""
+    """The recording, written with Perfetto's own message classes."""
     path = tmp_path_factory.mktemp("perfetto") / "chat.perfetto-trace"
     path.write_bytes(recording(text))
     return path
@@ -41,7 +41,7 @@ def perfetto_trace(text: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def systrace(text: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The recording in a page of systrace."""
+    """The recording in an HTML page of systrace."""
     path = tmp_path_factory.mktemp("systrace") / "chat.html"
     script = '  <script class="trace-data" type="application/text">\n'
     path.write_text(f"<!DOCTYPE html>\n<html>\n<body>\n{script}{text}  </script>\n</body>\n</html>\n")
@@ -59,7 +59,7 @@ FORMATS = {"perfetto": "perfetto_trace", "systrace": "systrace", "trace-cmd": "t
 
 @pytest.fixture(params=FORMATS)
 def recorded(request: pytest.FixtureRequest) -> tuple[str, Path]:
-    """A format and the recording in it."""
+    """A format, and the recording in it."""
     return request.param, request.getfixturevalue(FORMATS[request.param])
 
 
@@ -125,7 +125,7 @@ MMC_FIELDS = {"block_size": "blksz", "sbc_retires": "sbc_retries"}
 
 
 def _beside(number: int, line: str) -> Any:
-    """The Perfetto event of a line of a driver or a file system."""
+    """Return the Perfetto event for a line of a driver or a file system."""
     found = BESIDE.match(line)
     assert found, line
     time = int(found["s"]) * 10**9 + int(found["us"]) * 1000 + number % 1000
@@ -184,16 +184,16 @@ def test_commands_waits_and_journals_are_those_of_the_kernels_text(tmp_path: Pat
     shown = emmclab("explain", path).stdout
     for words in ("Commands of mmc0", "Waits for durability", "journal of 179,1: 5 commits, 41 blocks"):
         assert words in shown, shown
-    # A conversion keeps it.
+    # A conversion preserves it.
     target = tmp_path / "card.parquet"
     assert emmclab("convert", path, target).returncode == 0
     assert _activity(target) == found
-    # Each is the same but for the nanoseconds that were made up.
+    # Each one is the same except for the nanoseconds, which were invented.
     assert _without_times(found) == _without_times(expected)
 
 
 def _activity(path: Path) -> dict[str, Any]:
-    """What a trace says beside its requests, read to its end."""
+    """Read a trace to its end; return what it contains besides its requests."""
     trace = api.read(path)
     assert trace.ledger["lost"] == 0
     activity: dict[str, Any] = json.loads(trace.header["activity"] or "")

@@ -1,4 +1,4 @@
-"""The registers that a recording holds of its device: what reads them, and what is said of damaged ones."""
+"""Device registers in a recording: what reads them, and the messages about damaged ones."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ CARD = {
 
 
 def recorded(path: Path, *devices: dict[str, Any]) -> Path:
-    """A trace whose header has the registers of these devices."""
+    """Return a trace whose header has the registers of these devices."""
     trace = api.read(api.bundled()[0])
     batches = list(trace.batches())
     header = {**trace.header, "registers": json.dumps(devices)}
@@ -40,7 +40,7 @@ def recorded(path: Path, *devices: dict[str, Any]) -> Path:
 
 
 def card(gaps: list[str] | None = None, **changes: str | None) -> dict[str, Any]:
-    """An eMMC with its register; `changes` by the name of the file, None leaves it out."""
+    """Return an eMMC with its register; `changes` by the name of the file, None removes the file."""
     files = {**CARD, "ext_csd": register().hex(), **changes}
     kept = {name: text for name, text in files.items() if text is not None}
     folder = "/sys/devices/platform/soc/mmc_host/mmc0/mmc0:0001"

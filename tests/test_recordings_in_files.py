@@ -1,4 +1,4 @@
-"""Recordings of blktrace lie in a file for each processor: together, apart and combined they are one."""
+"""blktrace writes a file for each processor; read together, separately or combined, the recording is one."""
 
 from __future__ import annotations
 

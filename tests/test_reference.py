@@ -1,4 +1,4 @@
-"""Reference pages tell what the program takes: ranges of settings, columns, formats."""
+"""Reference pages document what the program accepts: ranges of settings, columns, formats."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from emmclab import ConfigError, bundled, read
 from emmclab.devices.device import Device
 from reference import reference
 
-#: What a policy's own setting needs beside it.
+#: Settings that must be given together with a policy's own setting.
 NEEDS = {
     **{f"slc.{key}": {"slc.mode": "cache", "slc.blocks": 8} for key in ("fold_after_us", "read_us")},
     **{f"slc.{key}": {"slc.mode": "cache", "slc.blocks": 8} for key in ("program_us", "erase_us")},
@@ -31,7 +31,7 @@ NEEDS = {
 
 
 def settings() -> dict[str, list[str]]:
-    """The rows of the page of settings, by key."""
+    """Return the rows of the page of settings, by key."""
     text = reference("settings.md")
     rows = [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("| `")]
     return {row[0].strip("`"): row for row in rows}

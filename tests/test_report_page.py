@@ -1,4 +1,4 @@
-"""The report page in a browser: drawn, silent, alone with itself, sortable, narrow and dark."""
+"""The report page in a browser: drawn without messages or requests, sortable, also narrow and dark."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def several(trace: Path, other_trace: Path, tmp_path_factory: pytest.TempPathFac
 
 @pytest.fixture(scope="module")
 def simulated(trace: Path, other_trace: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The page of two traces on two devices, one of which collects."""
+    """The page of two traces on two devices, one of which runs collection."""
     path = tmp_path_factory.mktemp("page") / "simulated.html"
     devices = [emmclab.Device.preset(name) for name in ("small-1gb", "iiswc15-hps")]
     devices[0] = devices[0].set({"power.sleep_after_us": 1000, "power.wake_us": 5000})
@@ -48,7 +48,7 @@ def simulated(trace: Path, other_trace: Path, tmp_path_factory: pytest.TempPathF
 
 
 class Visit:
-    """A page in the browser, with everything that it says and asks for."""
+    """A page in the browser, with all of its messages and requests."""
 
     def __init__(self, browser: Browser, path: Path, width: int = 1280, scheme: str = "light") -> None:
         self.page: Page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)  # type: ignore[arg-type]
@@ -68,9 +68,9 @@ class Visit:
             route.continue_()
 
     def draw_all(self) -> int:
-        """Scrolls every chart into view; gives how many there are.
+        """Scroll every chart into view; return the number of charts.
 
-        A chart that is still being drawn moves what stands below it, so that a click may miss.
+        While a chart is drawn, the content below it moves, so that a click may miss.
         """
         charts = self.page.locator(".chart")
         for number in range(charts.count()):
@@ -79,7 +79,7 @@ class Visit:
         return charts.count()
 
     def cut_on_paper(self, a4_px: int = 718) -> list[str]:
-        """Lays the page out as paper of this width; gives the tables that stick out."""
+        """Lay the page out on paper of this width; return the tables that are too wide."""
         self.page.evaluate("dispatchEvent(new Event('beforeprint'))")
         self.page.set_viewport_size({"width": a4_px, "height": 1000})
         self.page.emulate_media(media="print")

@@ -1,4 +1,4 @@
-"""The types of results, of runs and of applications, are those of the results of the core."""
+"""The types of results, of runs and of applications match the results of the core."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from emmclab.traces.request_types import RequestRow
 
 #: Traces with block notes.
 ANNOTATED = sorted((ROOT / "python" / "emmclab" / "data" / "annotated").glob("*.parquet"))
-#: Runs that have every group of a result.
+#: Runs that together have every group of a result.
 RUNS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "an eMMC": ("nexus5", {}, {"percentiles": [99.9], "distribution": True, "over_time": True}),
     "a host that packs": ("nexus5", {"host.kernel": "linux_4.9"}, {"first_writes": 3}),
@@ -57,7 +57,7 @@ RUNS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
 
 
 def _generic(hint: Any) -> tuple[Any, dict[Any, Any]]:
-    """Return the class of a type, without None, and what its type variables are."""
+    """Return the class of a type, without None, and the values of its type variables."""
     if get_origin(hint) is types.UnionType:
         (hint,) = [one for one in get_args(hint) if one is not type(None)]
     origin = get_origin(hint)
@@ -67,7 +67,7 @@ def _generic(hint: Any) -> tuple[Any, dict[Any, Any]]:
 
 
 def _fields(hint: Any, name: str = "") -> Iterator[str]:
-    """Give the paths of all fields of a type, groups included."""
+    """Yield the paths of all fields of a type, groups included."""
     group, variables = _generic(hint)
     yield name
     if is_typeddict(group):
@@ -77,7 +77,7 @@ def _fields(hint: Any, name: str = "") -> Iterator[str]:
 
 
 def _keys(value: Any, hint: Any, name: str = "") -> Iterator[str]:
-    """Give the paths of all keys of a value below its typed groups."""
+    """Yield the paths of all keys of a value below its typed groups."""
     group, variables = _generic(hint)
     yield name
     if is_typeddict(group) and value is not None:
@@ -123,7 +123,7 @@ def test_what_the_core_says_of_devices_and_layers_has_the_typed_fields_and_no_ot
         (calibrate(lab.bundled()[2]), Calibration),
     ):
         assert said
-        # Keys that the type does not have are left out here.
+        # Conversion drops keys that the type does not have, so that the comparison would fail.
         assert msgspec.convert(msgspec.to_builtins(said), kind) == said
 
 
@@ -146,7 +146,7 @@ def test_parts_of_a_profile_have_the_typed_fields_and_no_other(tmp_path: Path) -
 
 
 def test_the_package_reads_a_result_by_its_typed_fields() -> None:
-    """A path stands only where it comes from the declaration, so that mypy sees every other key."""
+    """A path must come from the declaration, so that mypy checks every other key."""
     paths = {field.path for field in result_fields() if "." in field.path}
     paths |= {path.rpartition(".")[0] for path in paths if path.count(".") > 1}
     found = [

@@ -1,4 +1,4 @@
-"""The rooms of the Python package: what each is for, and what it takes from the package itself."""
+"""The subpackages of the Python package: the purpose of each, and what it imports from the package itself."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ LAYERS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlin
     "layers"
 ]
 ROOMS = [name for name in LAYERS if (PACKAGE / name).is_dir()]
-#: What every room may take from the package itself; all else there comes from rooms.
+#: What every subpackage may import from the package itself; everything else must come from subpackages.
 OF_THE_PACKAGE = {"_core", "__version__"}
 
 
 def imports(path: Path) -> list[tuple[ast.Import | ast.ImportFrom, bool]]:
-    """Return the imports of a module, and whether each stands in a function."""
+    """Return the imports of a module, and whether each is inside of a function."""
     found = []
 
     def visit(node: ast.AST, in_function: bool) -> None:

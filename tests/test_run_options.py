@@ -1,4 +1,4 @@
-"""An option of a run is the same wherever it can be given: name, default, range and meaning."""
+"""An option of a run is the same everywhere: name, default, range and meaning."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ from emmclab.live.serve import serve
 from emmclab.studies import Study
 from emmclab.studies.grid import Grid
 
-#: Options of commands that have the name of an option of runs and are another thing.
+#: Options of commands that have the name of a run option but another meaning.
 OTHERS = {
-    # Seeds of what is not a run, and of preconditioning alone.
+    # Seeds of other things than runs, and of preconditioning alone.
     *(
         (command, "seed")
         for command in ("profile", "synth", "calibrate", "probe", "serve", "crash", "search")
     ),
-    # Applications and advice begin on another device, and are checked otherwise.
+    # Applications and advice start from another device state, and are checked in another way.
     *((command, name) for command in ("apps", "advise") for name in ("seed", "precondition", "check")),
-    # Other things.
+    # Options with other meanings.
     *(("devices", "check"), ("crash", "check"), ("crash", "second"), ("durability", "check")),
 }
-#: Values of the command line that stand for those of Python.
+#: Default values of the command line by the corresponding values of Python.
 SAME: dict[Any, Any] = {(): []}
 
 
 def parameters() -> list[tuple[str, Any, str]]:
-    """The options of commands that are options of runs: command, parameter, option of runs."""
+    """Return the options of commands that are run options: command, parameter, run option."""
     by_option = {one.command_line: name for name, one in RUN_OPTIONS.items() if one.command_line}
     return [
         (command, parameter, by_option[name])
@@ -80,10 +80,10 @@ def test_a_grid_of_a_study_has_the_defaults_of_the_declaration() -> None:
 
 def test_the_core_has_the_same_options_with_the_same_defaults() -> None:
     core = _core.replay_defaults()
-    # The package sets it for the result; it is no option of users.
+    # The package sets it for the result; it is not an option for users.
     assert core.pop("mode_reason") is None
     assert core.keys() <= RUN_OPTIONS.keys()
-    # Nobody but the package calls the core, which gives a mode and a seed each time.
+    # Only the package calls the core, and it always passes a mode and a seed.
     for name in core.keys() - {"mode", "seed"}:
         assert core[name] == (DEFAULTS[name] or type(core[name])()), name
     for word in RUN_OPTIONS["mode"].words:

@@ -1,4 +1,4 @@
-"""The folder of a user in the temporary folder of all: nothing that another user put there is followed."""
+"""The user's folder in the shared temporary folder: no file or link of another user there is followed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def other(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder elsewhere, with a file that has to stay."""
+    """A folder elsewhere, with a file that must be kept."""
     folder = tmp_path_factory.mktemp("other")
     (folder / "kept").write_text("1")
     return folder

@@ -1,4 +1,4 @@
-"""Re-issues, chosen requests and several devices on the command line, in Python, in studies and on pages."""
+"""Re-issues, selected requests and several devices, on the command line, in Python, studies and pages."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ HEADING = "arrival_ns,start_ns,issue_ns,complete_ns,op,sector,sectors,pid,proces
 
 
 def written(path: Path, rows: list[tuple[float, str, int, int, str, str]]) -> Path:
-    """A generic CSV; each row has arrival in ms, operation, sector, process id, process and device."""
+    """Write a generic CSV; each row has arrival in ms, operation, sector, process id, process and device."""
     lines = [HEADING]
     for ms, op, sector, pid, process, device in rows:
         start = round(ms * 1e6)
@@ -28,7 +28,7 @@ def written(path: Path, rows: list[tuple[float, str, int, int, str, str]]) -> Pa
 
 @pytest.fixture(scope="module")
 def reissued(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Requests each 20 ms or 2 ms; those after 20 ms come again from a worker 1 ms later."""
+    """Requests after gaps of 20 ms or 2 ms; those after 20 ms are re-issued by a worker 1 ms later."""
     rows = []
     now = 0.0
     for number in range(400):
@@ -41,7 +41,7 @@ def reissued(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def two(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A trace of two devices, three quarters of it to sda; by two processes over ten seconds."""
+    """A trace of two devices by two processes over ten seconds; three quarters of it are on sda."""
     rows = [
         (
             25.0 * number,
@@ -87,7 +87,7 @@ def test_dropped_reissues_are_out_of_every_command_that_reads_a_trace(reissued: 
     kept = tmp_path / "kept.parquet"
     done = emmclab("convert", reissued, kept, "--drop-reissued")
     assert "200 suspected re-issues dropped" in done.stderr
-    # The file remembers it, and nothing is counted twice.
+    # The file stores it, and nothing is counted twice.
     for again in ([], ["--drop-reissued"]):
         ledger = profiled(kept, *again)["ledger"]
         assert (ledger["kept"], ledger["reissued"], ledger["dropped_reissues"]) == (400, 200, 200)
@@ -126,7 +126,7 @@ def test_phone_traces_hold_the_share_of_reissues_that_a_sleeping_link_causes(
     if temporal is not None:
         assert round(found["figures"]["temporal_locality_pct"], 1) == temporal
         assert round(found["figures_without"]["temporal_locality_pct"], 1) == without
-        # Between lies the time after which the link sleeps.
+        # The time after which the link sleeps is between these two values.
         assert 4 <= found["awake_up_to_ms"] <= found["asleep_from_ms"] <= 10
         assert 0.8 < found["median_until_again_ms"] < 1.2
 
@@ -161,7 +161,7 @@ def test_a_command_that_needs_one_address_space_refuses_several_devices(command:
 def test_one_device_of_several_is_simulated_alone(two: Path, tmp_path: Path) -> None:
     result = emmclab_json("simulate", two, "--only", "device=sdb", "--device", "small-1gb")
     assert (result["requests"]["total"], result["ledger"]["filtered"]) == (100, 300)
-    # The footer of a Parquet file answers for its addresses, not for its devices.
+    # The footer of a Parquet file shows its addresses, but not its devices.
     stored = tmp_path / "two.parquet"
     assert emmclab("convert", two, stored).returncode == 0
     done = emmclab("simulate", stored, "--precondition", "steady", "--device", "small-1gb")
@@ -333,7 +333,7 @@ def test_the_longest_waits_for_durability_stand_on_the_time_line_of_the_page(tmp
     (tmp_path / "trace.txt").write_text("\n".join(lines) + "\n")
     profile = profiled(tmp_path / "trace.txt", "--html", tmp_path / "page.html")
     rows = profile["figures"]["sync_stalls"]
-    # The first began 10 ms before the first arrival.
+    # The first one began 10 ms before the first arrival.
     assert [row["start_s"] for row in rows] == pytest.approx([-0.01, 0.99, 1.99])
     assert [row["wait_ms"] for row in rows] == pytest.approx([250, 500, 750])
     assert {(row["process"], row["file_system"]) for row in rows} == {("app", "ext4")}

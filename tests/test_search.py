@@ -1,4 +1,4 @@
-"""A search keeps to its space and bounds, depends on seed and batch alone, and goes on when stopped."""
+"""A search stays in its space and bounds, depends only on seed and batch, and continues after a stop."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_one_process_two_and_a_killed_run_that_goes_on_find_the_same(study: Path
     page = tmp_path / "again.html"
     assert emmclab("search", study, *WORDS, "--results", results, "--html", page).returncode == 0
     assert page.read_bytes() == pages[0]
-    # Nothing is run twice: random trials begin as those of TPE, and points of the grid are there once.
+    # Nothing is run twice: random trials begin like those of TPE, and points of the grid are not repeated.
     found = emmclab_json("search", study, *WORDS, "--results", results)
     tried = {json.dumps(trial["values"]) for trial in found["trials"]}
     assert kept_cells(results) == len(tried)
@@ -108,7 +108,7 @@ def test_trials_lie_in_the_space_and_the_front_keeps_the_bounds(study: Path, tmp
 
 
 def test_a_trial_is_an_ordinary_cell_of_the_study(study: Path, tmp_path: Path) -> None:
-    """A study that gives the same setting finds it there."""
+    """A study with the same setting finds the stored result of the trial."""
     found = emmclab_json("search", study, *WORDS, "--jobs", 1, "--results", tmp_path, "--no-baselines")
     before = kept_cells(tmp_path)
     values = found["trials"][0]["values"]
@@ -117,7 +117,7 @@ def test_a_trial_is_an_ordinary_cell_of_the_study(study: Path, tmp_path: Path) -
     study.write_text(text + lines + "\n")
     done = emmclab("run", study, "--jobs", 1, "--results", tmp_path)
     assert done.returncode == 0, done.stderr
-    # The profile of the input is new, the simulation is not.
+    # The profile of the input has to be computed, but the simulation is already stored.
     assert kept_cells(tmp_path) == before + 1
     sql = "select mean_response_ms, waf from runs"
     (row,) = emmclab_json("query", sql, "--study", study, "--results", tmp_path)
@@ -140,8 +140,8 @@ def test_bounds_that_nothing_keeps_give_an_empty_front_and_a_page(study: Path, t
         ("low = 5.0", "low = 50.0", "is below low"),
         ("high = 12", "high = 12\nstep = 0", "is not a step"),
         ("high = 12", "high = 12\nlog = true\nstep = 2", "no step"),
-        ('["greedy", "fifo"]', '["greedy"]', "give two at least"),
-        ('name = "gc.high_watermark"', 'name = "gc.policy"', "is there twice"),
+        ('["greedy", "fifo"]', '["greedy"]', "give at least two"),
+        ('name = "gc.high_watermark"', 'name = "gc.policy"', "is given twice"),
         ('name = "gc.high_watermark"', 'name = "geometry.block_groups.0.blocks"', "has"),
         ("[search]", '[search]\ngrid = "other"', "there is no grid `other`"),
         ("most = 60.0", "", "not a bound"),

@@ -1,4 +1,4 @@
-"""`emmclab serve`: other software uses a simulated device, and nothing is left behind."""
+"""`emmclab serve`: other software uses a simulated device, and nothing is left over afterwards."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from emmclab.devices.result import Result
 from emmclab.devices.result_text import warnings
 from emmclab.live.device import CHANGING
 
-#: Small, so that preparing it takes no time, and one that keeps data in a cache.
+#: A small device, so that preparing it takes no time, and one that keeps data in a cache.
 TINY = ("small-1gb", "--set", "geometry.block_groups.0.blocks=32")
 
 
@@ -51,7 +51,7 @@ class Served:
         return emmclab("control", self.control, *words)
 
     def end(self, number: int = signal.SIGINT) -> tuple[int, str, str]:
-        """Send a signal; give exit status, output and messages."""
+        """Send a signal; return exit status, output and messages."""
         self.process.send_signal(number)
         out, said = self.process.communicate(timeout=PATIENCE_S)
         return self.process.returncode, out, said
@@ -199,7 +199,7 @@ def test_contents_stay_with_an_image_and_another_device_is_refused(serve: Any, f
     assert qemu_io(served.uri, "write -f -P 6 0 4k").returncode == 0
     served.process.kill()
     served.process.wait()
-    # Its control socket was its own, and cannot be removed by the dead.
+    # The killed process could not remove its control socket.
     served.control.unlink()
     served = serve("--clock", "free", "--image", image)
     assert qemu_io(served.uri, "read -P 6 0 4k", "read -P 5 4k 60k").returncode == 0
@@ -260,7 +260,7 @@ def test_figures_begin_once_the_file_system_is_mounted(folder: Path) -> None:
 @pytest.mark.usefixtures("root")
 def test_work_of_the_device_on_data_from_before_a_command_is_not_counted(folder: Path) -> None:
     need("mkfs.ext4")
-    # Its SLC cache is folded while the command sleeps, and what is in it was written by mkfs.
+    # Its SLC cache is folded while the command sleeps; the data in it was written by mkfs.
     words = ["serve", "emmc51-cache", "--clock", "real", "--mkfs", "ext4"]
     words += ["--mount", folder / "mnt", "--json"]
     result = json.loads(emmclab(*words, "--", "sleep", "1").stdout)
@@ -316,7 +316,7 @@ def test_the_end_of_a_server_ends_the_client_that_it_started(folder: Path) -> No
 
 
 def _ids(children: Path) -> list[str]:
-    """The processes of a list of the kernel that are still there."""
+    """Return the processes in a list of the kernel that still exist."""
     return [child for child in children.read_text().split() if Path(f"/proc/{child}/comm").exists()]
 
 
@@ -495,7 +495,7 @@ def test_the_page_cache_of_a_loop_device_is_limited_while_it_is_served() -> None
         if not (limits / "strict_limit").exists():
             missing("a kernel that limits dirty data of a device", "use Linux 6.2 or later")
         assert (limits / "strict_limit").read_text() == "1\n"
-        # The kernel keeps a share of its own limit, in steps of a millionth.
+        # The kernel stores a share of its own limit, in steps of a millionth.
         assert int((limits / "max_bytes").read_text()) <= 72 << 20
     assert (limits / "strict_limit").read_text() == "0\n"
     assert (limits / "max_ratio").read_text() == "100\n"
@@ -539,7 +539,7 @@ def test_the_kernel_and_the_device_record_the_same_requests(folder: Path) -> Non
     ]
     assert starts, (names[:5], recorded[:5])
     seen = zip(recorded, served[starts[0] :], strict=False)
-    # The kernel sees all that the device took, and the way to it.
+    # The kernel measures the time of the device plus the path to it.
     assert all(kernel[3] >= device[3] for kernel, device in seen)
 
 
@@ -586,9 +586,9 @@ def test_the_page_on_live_devices_lists_every_setting_that_can_change() -> None:
 
 @pytest.mark.parametrize("think", [False, True])
 def test_a_clock_with_idle_time_ends_the_work_of_the_device_before_a_run_is_counted(think: bool) -> None:
-    """Blocks in SLC mode are folded in idle time, which a free clock has where the host's time counts."""
+    """Blocks in SLC mode are folded in idle time; a free clock has such time if the host's time counts."""
     need("qemu-io")
-    # Later than this test takes, and long before the device has been looked at for the last time.
+    # This is later than the end of this test, and long before the last look at the device.
     device = lab.Device.preset("emmc51-cache").with_capacity("2GB").set({"slc.fold_after_us": 30_000_000})
     with lab.serve(device, clock="free", think=think, nbd="auto") as disk:
         assert qemu_io(disk.path, "write 0 16M", cache="writeback").returncode == 0

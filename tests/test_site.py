@@ -17,7 +17,7 @@ from conftest import PATIENCE_S, ROOT, need_library
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The site with its reference pages; a dead link or a page that no menu has is a warning, which fails."""
+    """The site with its reference pages. A dead link, or a page in no menu, is a warning and so an error."""
     need_library("sphinx", "furo", "myst_parser")
     folder = tmp_path_factory.mktemp("site")
     subprocess.run([sys.executable, str(ROOT / "scripts" / "generate_reference.py")], check=True)
@@ -32,7 +32,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @contextmanager
 def opened(browser: Browser, width: int) -> Iterator[Page]:
-    """A page on which an error in the console, and a request to anything but a file, fail the test."""
+    """Open a page; an error in the console, or a request for anything but a file, fails the test."""
     context = browser.new_context(viewport={"width": width, "height": 760})
     page = context.new_page()
     faults: list[str] = []

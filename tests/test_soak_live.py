@@ -1,4 +1,4 @@
-"""Files on a served device hold what was written to them; `make soak-live` runs these tests for hours."""
+"""Files on a served device keep their content; `make soak-live` runs these tests for hours."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DEVICES: dict[str, tuple[str, dict[str, Any]]] = {
     "nexus5 under Advil": ("nexus5", {"layers": ["advil"], "layer_settings": {"advil.reserved": "64MB"}}),
     "emmc51-cache": ("emmc51-cache", {}),
 }
-#: No work of the file system's own in the background, and a journal that goes round.
+#: Without background work of the file system, and with a journal that wraps around.
 MKFS = ["-E", "lazy_itable_init=0,lazy_journal_init=0", "-J", "size=8", "-N", "4096"]
 
 

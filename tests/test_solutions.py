@@ -1,4 +1,4 @@
-"""Pilot solutions beside the plain device: what runs, what is said of risk, and what is refused."""
+"""Pilot solutions compared with the plain device: which ones run, their risks, and what is rejected."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from emmclab.apps.solutions import SOLUTIONS, compare_solutions, loses, risk_of,
 from emmclab.devices.layers import layers
 from emmclab.errors import ConfigError
 
-#: Saves a note and a thumbnail twenty times, each with its sync.
+#: Saves a note and a thumbnail twenty times, each with a sync.
 SMALL = """
 name = "small"
 about = "Saves notes and thumbnails"
@@ -42,7 +42,7 @@ steps = [
     ] } },
 ]
 """
-#: A card whose random writes are slow, small, and new.
+#: A new, small card with slow random writes.
 RUN: dict[str, Any] = {"device": "small-1gb", "precondition": "none"}
 NEW = ("--device", "small-1gb", "--precondition", "none")
 
@@ -128,7 +128,7 @@ def test_the_risk_is_what_was_measured_for_every_solution() -> None:
         assert all(row["cuts"] > 0 and row["states"] >= row["lost_states"] for row in rows)
     for name in ("plain", "nvm-buffer", "raid0", "lfs", "advil"):
         assert risk_of(known, name).startswith("nothing that was acknowledged is lost"), name
-    # The control: what is not synced is lost.
+    # The control: data without a sync is lost.
     assert risk_of(known, "no-sync").startswith("acknowledged syncs are lost")
     assert [loses(known, name) for name in ("plain", "no-sync", "lfs")] == [False, True, False]
     del known["solutions"]["lfs"]

@@ -1,4 +1,4 @@
-"""The command line starts at once: what takes long to import is imported by the command that needs it."""
+"""The command line starts fast: modules with a long import are imported only by commands that need them."""
 
 import subprocess
 import sys
@@ -31,7 +31,7 @@ PRINT_MODULES = "import sys; print(*sys.modules, file=sys.stderr)"
 
 
 def modules_after(code: str) -> set[str]:
-    """Return the modules that a new interpreter holds after this code."""
+    """Return the modules that a new interpreter has loaded after this code."""
     done = subprocess.run(
         [sys.executable, "-c", f"{code}\n{PRINT_MODULES}"], capture_output=True, text=True, check=True
     )
@@ -47,7 +47,7 @@ def test_the_names_of_heavy_modules_are_right() -> None:
     }
 
 
-#: Commands that draw no chart; those that print JSON or one line need no tables either.
+#: Commands that draw no chart; those that print JSON or one line do not need tables either.
 LIGHT = [
     ["--help"],
     ["--version"],

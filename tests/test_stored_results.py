@@ -1,4 +1,4 @@
-"""Results that are damaged on disk are found when they are read: none gives another figure or a bug."""
+"""Damaged results on disk are detected when they are read: none leads to a wrong figure or a crash."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ devices = ["iiswc15-4ps"]
 modes = ["open", "closed"]
 """
 QUESTION = "select * from runs order by all"
-#: Bits that are flipped, each in a copy of its own.
+#: Bits that are flipped, each in a separate copy.
 FLIPS = 8
 
 
@@ -62,7 +62,7 @@ def finished(study: Study, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def seen(folder: Path) -> tuple[object, ...]:
-    """What a reader makes of results."""
+    """Return what a reader reads from results."""
     found = Results.load(folder)
     profiles = [profile.to_dict() for profile in found.profiles.values()]
     return found.digest, found.runs, profiles, found.about, query([folder], QUESTION)
@@ -91,7 +91,7 @@ def test_a_flipped_bit_of_results_is_refused_and_the_next_run_makes_them_whole(
         assert seen(copy) == whole
         assert all("damaged" in sentence for sentence in said)
         shutil.rmtree(copy)
-    # A blank of the index may become another one.
+    # A flipped bit may turn white space in the index into other white space, which is no damage.
     assert refused > 0.9 * FLIPS
 
 
@@ -101,7 +101,7 @@ def test_a_run_repeats_only_the_damaged_cells_of_a_part_and_says_so(
     copy = tmp_path / "small"
     shutil.copytree(finished, copy)
     part = copy / "cells" / "all.parquet"
-    # A byte of the footer is none of a cell.
+    # A byte of the footer belongs to no cell.
     content = bytearray(part.read_bytes())
     content[content.rindex(seal.KEY.encode())] ^= 1
     part.write_bytes(content)
@@ -111,7 +111,7 @@ def test_a_run_repeats_only_the_damaged_cells_of_a_part_and_says_so(
     cells = len(study.cells())
     assert said == [
         f"{copy}/cells/all.parquet: this part of the results is damaged, or of an earlier version: "
-        f"{cells} cells of it are whole, others are run again"
+        f"{cells} of its cells are intact, the others are run again"
     ]
     assert done == []
 
@@ -163,7 +163,7 @@ def test_a_damaged_table_of_a_fleet_is_refused_and_made_again_of_its_recordings(
         try:
             made, counts = profile_fleet(folder, table, Serial())
         except EmmclabError as error:
-            # What is not known as a table of a fleet may be a file of somebody else.
+            # A file that is not recognised as the table of a fleet may belong to somebody else.
             assert "not a table of a fleet" in str(error)
             continue
         assert made.path.read_bytes() == whole.read_bytes()

@@ -14,7 +14,7 @@ STUB = ROOT / "python" / "emmclab" / "_core.pyi"
 
 
 def stated(body: list[ast.stmt], prefix: str = "") -> Iterator[tuple[str, list[str] | None]]:
-    """The names of the stub; `__init__` is the class itself."""
+    """Yield the names in the stub; `__init__` counts as the class itself."""
     for node in body:
         if isinstance(node, ast.FunctionDef):
             given = node.args
@@ -31,7 +31,7 @@ def stated(body: list[ast.stmt], prefix: str = "") -> Iterator[tuple[str, list[s
 
 
 def compiled(thing: Any, prefix: str = "") -> Iterator[tuple[str, list[str] | None]]:
-    """The names of the core, but for those that every object or module has."""
+    """Yield the names in the core, except for those that every object or module has."""
     common = {*dir(object), "__module__", "__doc__"}
     for name in vars(thing):
         if name in common or (not prefix and name.startswith("_")):
@@ -43,7 +43,7 @@ def compiled(thing: Any, prefix: str = "") -> Iterator[tuple[str, list[str] | No
 
 
 def parameters(thing: Any) -> list[str] | None:
-    """The names of parameters by the text signature, if any, without that of the object itself."""
+    """Return the names of parameters from the text signature, if any, without `self`."""
     try:
         return [name for name in inspect.signature(thing).parameters if name not in ("self", "cls")]
     except (TypeError, ValueError):

@@ -1,4 +1,4 @@
-"""A study is data; its results are the same bytes on any number of processes, killed and resumed or not."""
+"""A study is data; its results are the same bytes with any number of processes and after interruptions."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def finished(study: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Results of an undisturbed run in one process."""
+    """Results of an uninterrupted run in one process."""
     folder = tmp_path_factory.mktemp("results")
     done = emmclab("run", study, "--jobs", 1, "--results", folder)
     assert done.returncode == 0, done.stderr
@@ -55,12 +55,12 @@ def finished(study: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def content(folder: Path) -> dict[str, bytes]:
-    """Every file below a folder."""
+    """Return every file below a folder."""
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 def lose(folder: Path, count: int) -> list[str]:
-    """Drop the first so many cells of a finished study; give their keys."""
+    """Remove the first `count` cells of a finished study; return their keys."""
     store = Store(folder)
     rows = [Kept(*row) for row in store.ask(sorted(store.keys()), "result", "rows")]
     for path in (folder / "cells").iterdir():
@@ -128,7 +128,7 @@ def test_killed_at_random_moments_and_resumed_gives_the_same_bytes(
 
 
 def test_ctrl_c_stops_cells_under_way_and_says_what_is_kept(study: Path, tmp_path: Path) -> None:
-    """Also those that had not come into a part yet."""
+    """This includes results that were not in a part yet."""
     command = [*COMMAND, "run", str(study), "--jobs", "2", "--results", str(tmp_path)]
     run = subprocess.Popen(
         command, env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
@@ -185,7 +185,7 @@ time.sleep(1000)
 def test_what_a_killed_process_left_goes_with_the_next_run_and_what_a_living_one_writes_stays(
     trace: Path, tmp_path: Path
 ) -> None:
-    """Wherever a command writes aside: conversion, events, images, pages, figures."""
+    """Covers every place where a command writes temporarily: conversion, events, images, pages, figures."""
     commands: dict[str, tuple[object, ...]] = {
         "convert": ("convert", trace, "{}/out.csv"),
         "events": ("simulate", trace, "--wrap-addresses", "--events", "{}/rows.parquet"),

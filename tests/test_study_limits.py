@@ -1,4 +1,4 @@
-"""What a study may not be is refused in a moment, by its number or name, before anything is made of it."""
+"""Impossible studies are rejected at once, with the number or name at fault, before any work is done."""
 
 from __future__ import annotations
 

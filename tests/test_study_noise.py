@@ -1,4 +1,4 @@
-"""A study names a best setting only where the seeds tell it from others; charts show intervals over seeds."""
+"""A study names a best setting only if the seeds distinguish it; charts show intervals over the seeds."""
 
 from __future__ import annotations
 

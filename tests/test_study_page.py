@@ -1,4 +1,4 @@
-"""The page of a study says which setting is best on its first screen, and shows every run behind that."""
+"""The page of a study shows the best setting on its first screen, and every run behind it."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ devices = ["small-1gb"]
 
 @pytest.fixture(scope="module")
 def folder(trace: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A study that has been run, its page and its figures."""
+    """A folder with a finished study, its page and its figures."""
     folder = tmp_path_factory.mktemp("sweep")
     (folder / "sweep.toml").write_text(STUDY.format(trace=trace))
     done = emmclab("run", "sweep.toml", "--jobs", 2, cwd=folder)
@@ -207,7 +207,7 @@ def test_results_of_another_version_of_the_study_are_refused(folder: Path, tmp_p
 
 
 def test_recorded_inputs_are_read_with_the_options_given(trace: Path, tmp_path: Path) -> None:
-    """The options of `emmclab.read`, on the command line or under [reading]; results say which."""
+    """The options of `emmclab.read`, on the command line or under [reading]; the results state them."""
     text = trace.read_text().splitlines(keepends=True)
     (tmp_path / "bad.txt").write_text("".join(text[:200]) + "nonsense\n" + "".join(text[200:]))
     plain = 'name = "reads"\ninputs = ["bad.txt"]\n'
@@ -273,14 +273,14 @@ def test_chosen_percentiles_are_columns_of_the_results_and_of_the_page(tmp_path:
         (device, wanted[device, "all", 99.99], wanted[device, "read", 42])
         for device in ("iiswc15-4ps", "iiswc15-hps")
     ]
-    # Of inputs too, where their traces have times; the columns of a made one are none.
+    # The same holds for inputs whose traces have times; the columns of a generated one are None.
     assert results.profiles["Movie"]["by_operation"][-1]["percentiles"][-1]["percentile"] == 99.99
 
     assert emmclab("report", "tail.toml", cwd=tmp_path).returncode == 0
     page = (tmp_path / "tail.html").read_text()
     table = page[page.index('id="results"') :].partition("</thead>")[0]
     assert "p99.99 response" in table and "p42 response" in table
-    # The usual 99th is there once.
+    # The usual 99th percentile appears once.
     assert table.count("p99 response") == 1
     (summary,) = summaries(results)
     for point in summary.points:

@@ -1,4 +1,4 @@
-"""Workloads by name become traces, traces become workloads, and profiles are held against each other."""
+"""Named workloads become traces, traces become workloads, and profiles are compared with each other."""
 
 from __future__ import annotations
 

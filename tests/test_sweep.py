@@ -1,4 +1,4 @@
-"""A sweep in shards and on crashing workers: nothing is lost or twice, and what is missing is said."""
+"""A sweep in shards and on crashing workers: no cell is lost or doubled, and missing cells are reported."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def whole(study: Path, tmp_path_factory: pytest.TempPathFactory) -> bytes:
 
 
 def collected(study: Path, *results: object) -> bytes:
-    """The file that `collect` writes of these results."""
+    """Return the file that `collect` writes from these results."""
     output = Path(str(results[0])) / "all.parquet"
     done = emmclab("collect", study, *results, "-o", output)
     assert done.returncode == 0, done.stderr
@@ -75,7 +75,7 @@ def test_two_processes_collect_the_bytes_of_one(study: Path, whole: bytes, tmp_p
 def test_sixteen_shards_in_any_order_collect_the_bytes_of_one_run(
     study: Path, whole: bytes, tmp_path: Path
 ) -> None:
-    """Each in a folder of its own, as on machines that share nothing; then all in one."""
+    """Each shard has its own folder, as on machines that share nothing; then all are in one folder."""
     numbers = list(range(1, 17))
     random.Random(5).shuffle(numbers)
     cells = Study.named(str(study)).cells()
@@ -170,7 +170,7 @@ def test_an_estimate_runs_a_few_cells_and_keeps_them(study: Path, tmp_path: Path
 
 
 class Crashing(Cell):
-    """A cell that ends the process it runs in."""
+    """A cell that crashes its process."""
 
     def outcome(self, images=None):  # type: ignore[no-untyped-def]
         del images
@@ -178,7 +178,7 @@ class Crashing(Cell):
 
 
 def with_crashing(study: Path) -> list[Cell]:
-    """The cells of the study, of which one crashes."""
+    """Return the cells of the study, one of which crashes."""
     cells = Study.named(str(study)).cells()
     bad = cells[7]
     cells[7] = Crashing(
@@ -200,7 +200,7 @@ def test_a_cell_that_crashes_its_process_is_set_apart_and_the_rest_goes_on(
     assert found.about["missing"] == 1
     assert Results.load(tmp_path / "small").missing == 1
     assert kept_cells(tmp_path) == CELLS - 1
-    # Whole again once it does not crash.
+    # The study is complete again once the cell does not crash.
     assert emmclab("run", study, "--cell", missing.key[:12], "--results", tmp_path).returncode == 0
     assert emmclab("run", study, "--jobs", 1, "--results", tmp_path).returncode == 0
     assert collected(study, tmp_path) == whole
@@ -221,7 +221,7 @@ def test_the_command_line_names_what_repeats_a_crash(
 
 
 def fall(number: int) -> int:
-    """Work that ends its process for one number."""
+    """Work that ends its process if it gets one particular number."""
     if number == 3:
         os.kill(os.getpid(), signal.SIGSEGV)
     return number * number
@@ -234,7 +234,7 @@ def test_a_pool_names_the_task_that_crashed_and_does_the_others() -> None:
 
 
 class Unreadable:
-    """A task that only the process that made it can read."""
+    """A task that only the process that made it can unpickle."""
 
     def __reduce__(self) -> tuple[object, tuple[str]]:
         return read_elsewhere, (str(os.getpid()),)
@@ -280,12 +280,12 @@ def test_a_pool_whose_processes_cannot_begin_says_so_and_ends() -> None:
 
 
 def big(number: int) -> bytes:
-    """Work whose outcome fills any pipe."""
+    """Work whose result fills any pipe."""
     return bytes((1 << 20) * (number > 0))
 
 
 def test_tasks_and_outcomes_larger_than_a_pipe_do_not_wait_for_each_other() -> None:
-    # An integer of a megabyte is sent, and as much comes back.
+    # An integer of a megabyte is sent, and the result has the same size.
     tasks = [(1 << (8 << 20)) + number for number in range(6)]
     found = list(Pool(2).run(big, each(tasks)))
     assert sorted(task for task, _ in found) == tasks
@@ -299,7 +299,7 @@ def test_cells_are_put_into_tasks_of_about_a_second(study: Path) -> None:
     sizes: list[int] = []
 
     class Counting(Serial):
-        """An engine whose cells take 10 ms of profile, and 200 ms of simulation."""
+        """An executor whose cells take 10 ms for profiles, and 200 ms for simulations."""
 
         def run(self, work, next_task, files=()):  # type: ignore[no-untyped-def]
             del work, files
@@ -320,7 +320,7 @@ def test_cells_are_put_into_tasks_of_about_a_second(study: Path) -> None:
 
 
 def test_a_worker_goes_on_with_the_device_that_it_has_made_ready(study: Path) -> None:
-    """Both workers prepare a device only where the last group is shared out at the end."""
+    """Both workers prepare a device only at the end, when the last group is divided."""
     cells = Study.named(str(study)).cells()
     used = [
         replace(cell, device=f"d{number}", grid="used", options='{"precondition": "sequential:90"}')
@@ -331,7 +331,7 @@ def test_a_worker_goes_on_with_the_device_that_it_has_made_ready(study: Path) ->
     prepared: list[set[object]] = [set(), set()]
 
     class TwoWorkers(Serial):
-        """An engine of two workers that take turns; each cell takes a second."""
+        """An executor with two workers that take turns; each cell takes a second."""
 
         jobs = 2
 
@@ -410,7 +410,7 @@ def test_rows_come_in_order_whatever_fits_into_memory(
 
 
 def test_rows_of_parts_in_order_go_out_before_the_next_part_is_read(tmp_path: Path) -> None:
-    """Cells run in the order of the study, so that parts overlap little; a large one needs no file then."""
+    """Cells run in the order of the study, so that parts overlap little; even a large one needs no file."""
     read: list[int] = []
 
     def batches() -> Iterator[tuple[int, list[tuple[int, str]]]]:

@@ -1,4 +1,4 @@
-"""What the operating system refuses is told with the file and a hint, whatever command met it."""
+"""Errors of the operating system are reported with the file and a hint by every command."""
 
 from __future__ import annotations
 

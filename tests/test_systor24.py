@@ -21,7 +21,7 @@ from emmclab.papers.systor24.curves import (
 from emmclab.papers.systor24.maps import SIZES_KB
 from emmclab.studies import Results, Study
 
-#: No published figure went into them: all are tests.
+#: No published figure is an input of these claims, so that all of them are tests.
 EXPECTED = {
     "systor24-effective-dftl": REPRODUCED,
     "systor24-effective-leaftl": REPRODUCED,
@@ -33,7 +33,7 @@ EXPECTED = {
 
 @pytest.fixture(scope="module")
 def run(reproduced: Reproduced, shared_traces: Path) -> Path:
-    """A folder with the results of the whole study and its page."""
+    """A folder with the results and the page of the whole study."""
     return reproduced.once("systor24-run", lambda folder: _reproduce(folder, shared_traces))
 
 
@@ -41,7 +41,7 @@ def _reproduce(folder: Path, traces: Path) -> None:
     done = emmclab(
         *("reproduce", "systor24", "--traces", traces / "pixel6a", "--jobs", 2),
         *("--results", folder / "results", "--html", folder / "page.html", "--figures", folder / "figures"),
-        # The whole study takes some minutes, on a busy machine many.
+        # The whole study takes some minutes, and longer on a busy machine.
         patience_s=6 * PATIENCE_S,
     )
     assert done.returncode == 0, done.stderr
@@ -135,5 +135,5 @@ def test_any_study_may_be_of_traces_that_a_folder_has(tmp_path: Path) -> None:
     placed = study.with_traces(str(tmp_path))
     assert placed.inputs == (str(tmp_path / "app.txt"),)
     assert placed.grids[0].precondition == str(tmp_path / "aged.txt")
-    with pytest.raises(ConfigError, match="takes no folder of traces"):
+    with pytest.raises(ConfigError, match="accepts no folder of traces"):
         Study.parse('name = "mine"\ninputs = ["Idle"]', "mine.toml").with_traces(str(tmp_path))

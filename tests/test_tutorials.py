@@ -1,4 +1,4 @@
-"""Tutorials are followed: each command runs as it is printed, and prints what the page shows."""
+"""Tutorials are executed: each command runs as printed, and its output is what the page shows."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from repository import complain
 pytestmark = pytest.mark.slow
 
 TUTORIALS = sorted((ROOT / "docs/tutorials").glob("*.md"))
-#: Programs that a page starts beside emmclab and a shell.
+#: Programs that a page uses in addition to emmclab and a shell.
 NEEDS = {
     "android-platform-engineer": ("jq", "sqlite3", "strace"),
     "firmware-engineer": ("jq", "qemu-io"),

@@ -1,4 +1,4 @@
-"""Figures are in the unit that fits, and tables in the terminal."""
+"""Figures have a suitable unit and are in tables on the terminal."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from emmclab.traces.profile_fields import TABLES
 
 @pytest.fixture(scope="module")
 def short(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A trace of 0.65 s, of which a third is busy."""
+    """A trace of 0.65 s; the device is busy for a third of it."""
     path = tmp_path_factory.mktemp("short") / "short.csv"
     rows = [f"{at * 1_000_000},{at * 1_000_000 + 350_000},{at * 8},8,write" for at in range(650)]
     path.write_text("\n".join(["arrival_ns,complete_ns,sector,sectors,op", *rows, ""]))

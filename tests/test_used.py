@@ -1,4 +1,4 @@
-"""A device as a phone has used it: where its daily writes come from, and what is refused."""
+"""A device after use in a phone: where its daily writes come from, and which options are rejected."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SMALL = ("--device", "small-1gb", "--set", "geometry.block_groups.0.blocks=128",
 
 
 def _used(result: dict[str, Any]) -> dict[str, str]:
-    """The parts of the precondition that a run used."""
+    """Return the parts of the precondition that a run used."""
     age, *rest = result["options"]["precondition"].removeprefix("used:").split(",")
     return {"age": age, **dict(part.split("=") for part in rest)}
 
@@ -28,7 +28,7 @@ def test_a_used_device_is_worn_and_its_result_says_how_it_was_used(trace: Path) 
     )
     assert _used(used) == {"age": "547.5d", "daily": "1GB", "filled": "60", "random": "12", "trim": "yes"}
     assert new["wear"]["erase_counts"]["mean"] == 0
-    # Each block has been erased as often as its share of the writes fills it, and more where data was moved.
+    # Each block has been erased as often as its share of the writes requires, and more if data was moved.
     fills = 547.5 * 2**30 / used["configuration"]["capacity_bytes"]
     assert 0.8 * fills < used["wear"]["erase_counts"]["mean"] < 10 * fills
 

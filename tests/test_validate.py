@@ -1,4 +1,4 @@
-"""`emmclab validate`: simulated against recorded times of the second half of a recording."""
+"""`emmclab validate`: compares simulated with recorded times of the second half of a recording."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from conftest import biotracer, emmclab, emmclab_json, ended_in_the_middle
 from emmclab.devices.validation import LEAST_REQUESTS
 from test_cli_bad_input import assert_refused
 
-#: A device without anything random, whose replay can be met exactly, and one that is far from it.
+#: A device without randomness, whose replay can match exactly, and one that is far from it.
 KNOWN, OTHER = "iiswc15-hps", "ufs31"
 
 
 def recorded_on(device: str, folder: Path, requests: int = 600) -> Path:
-    """A trace with the times that a simulated device gave, as if they were recorded on it."""
+    """Write a trace with the times of a simulated device, as if they had been recorded on it."""
     source, rows, made = folder / "source.txt", folder / "rows.parquet", folder / f"on-{device}.csv"
     source.write_text(biotracer(requests))
     lab.Device.preset(device).simulate(lab.read(source), events=rows, mode="open")
@@ -155,7 +155,7 @@ HEADING = "arrival_ns,start_ns,complete_ns,sector,sectors,op"
 
 
 def rows_of(requests: int, op: str = "write", took_ns: int = 500_000) -> list[str]:
-    """Requests of one kind, one after the other."""
+    """Return requests of one kind, one after the other."""
     rows = []
     for number in range(requests):
         at, sectors = number * 5_000_000, (8, 16, 64, 128)[number % 4]
@@ -197,7 +197,7 @@ def test_a_synthesised_trace_has_no_measured_times_in_a_file_either(command: str
 
 
 def test_groups_are_by_what_a_request_found_on_the_device(tmp_path: Path) -> None:
-    """Four requests together, of which the last arrives after the first is complete, then pauses."""
+    """Four simultaneous requests, of which the last arrives after the first is complete, then pauses."""
     from emmclab.devices.judging import Recording
     from emmclab.runtime.parquet import memory_database
 

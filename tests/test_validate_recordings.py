@@ -1,4 +1,4 @@
-"""Simulated against recorded times of real recordings: the table of device, recording and error."""
+"""Compares simulated with recorded times of real recordings, as a table of device, recording and error."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def test_the_table_of_the_guide_has_the_errors_of_the_recordings() -> None:
 def test_a_fit_with_more_reads_meets_reads_and_the_queue_meets_queued_requests(
     shared_traces: Path,
 ) -> None:
-    """The causes that the guide gives for two errors of calibrated devices, each by what removes it."""
+    """Checks the guide's causes of two errors of calibrated devices, each by removing the cause."""
     messaging = lab.read(shared_traces / "nexus5" / "log106_Messaging.txt")
     whole = Device.from_toml(lab.calibrate(messaging, name="whole")["toml"])
     half, all_of_it, _ = validate(messaging, [whole]).models
@@ -143,6 +143,6 @@ def test_a_fit_with_more_reads_meets_reads_and_the_queue_meets_queued_requests(
 
 
 def _error(model: Model, by: str, label: str) -> float:
-    """The error of the median of a group, percent."""
+    """Return the error of the median of a group, in percent."""
     (group,) = [group for group in model.judgement.groups[by] if group.label == label]
     return group.error.median_pct or 0.0

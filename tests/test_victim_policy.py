@@ -15,7 +15,7 @@ import emmclab
 from conftest import PATIENCE_S, ROOT, environment
 from emmclab import VictimPolicy, VictimView
 
-#: Two planes of 40 blocks: collection works all the time.
+#: Two planes of 40 blocks, so that collection runs all the time.
 SETTINGS = {
     "geometry.channels": 1,
     "geometry.planes_per_die": 2,
@@ -39,12 +39,12 @@ def _run(device: emmclab.Device, trace: Path, victim: VictimPolicy | None = None
 
 
 def oldest(view: VictimView) -> int | None:
-    """The block that has been full for longest."""
+    """Return the block that has been full for the longest time."""
     return next(iter(view.full_blocks), None)
 
 
 def fewest(view: VictimView) -> int | None:
-    """The fewest valid units; the oldest block among equals."""
+    """Return the block with the fewest valid units; among equals the oldest."""
     return min(view.full_blocks, key=view.valid, default=None)
 
 
@@ -54,7 +54,8 @@ def test_fifo_in_python_is_fifo(trace: Path) -> None:
 
 
 def test_greedy_in_python_is_greedy_with_the_oldest_among_equals(trace: Path) -> None:
-    # Among equals, `greedy` takes the block that lost a unit last, a window over all blocks the oldest.
+    # Among equals, `greedy` selects the block that lost a unit last; a window over all blocks selects the
+    # oldest.
     device = _device(gc__policy="windowed_greedy", gc__window=1000)
     assert _run(device, trace, fewest) == _run(device, trace)
 

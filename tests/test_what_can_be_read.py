@@ -1,4 +1,4 @@
-"""What can be read: the page names every format, and files of each tool give the columns that it names."""
+"""The page of readable formats is complete, and files of each tool have the columns that it names."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from emmclab import _core
 from reference import reference
 
 FORMATS = {entry["name"]: entry for entry in _core.formats()}
-#: Columns that every request has.
+#: Columns that every format fills.
 ALWAYS = {"arrival_ns", "sector", "sectors", "op", "flags"}
 
 
 def columns(path: Path) -> tuple[str, set[str]]:
-    """The format of a trace, and the columns in which it holds a value."""
+    """Return the format of a trace, and the columns that contain a value."""
     trace = api.read(path)
     rows = trace.rows(10_000)
     return str(trace.header["format"]), {name for row in rows for name in row if row[name] not in (None, [])}
 
 
 def check(path: Path, name: str) -> None:
-    """A file is of this format, and gives no more than the page says."""
+    """Check that a file has this format, and no more columns than the page states."""
     found, given = columns(path)
     assert found == name
     assert given - ALWAYS <= set(FORMATS[name]["gives"]), name
@@ -37,7 +37,7 @@ def run(*command: str | Path, cwd: Path) -> subprocess.CompletedProcess[bytes]:
 
 
 def write(folder: Path) -> list[str | Path]:
-    """A command that writes past the page cache."""
+    """Return a command that writes without the page cache."""
     return ["dd", "if=/dev/zero", f"of={folder / 'data'}", "bs=4096", "count=64", "oflag=direct"]
 
 
@@ -100,7 +100,7 @@ def test_recordings_of_trace_cmd(root: None, tmp_path: Path) -> None:
 def test_recordings_of_perf(root: None, tmp_path: Path) -> None:
     del root
     if shutil.which("perf") is None:
-        # It goes with the kernel, and many machines have none.
+        # The package depends on the kernel's version, and many machines do not have it.
         pytest.skip("perf is missing; apt-get install linux-perf")
     done = run(
         *("perf", "record", "-q", "-a", "-e", "block:*", "-o", "perf.data", *write(tmp_path)),

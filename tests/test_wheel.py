@@ -1,4 +1,4 @@
-"""The packed wheel and source archive: whole, small, and in use away from the sources."""
+"""The wheel and source archive are complete and small, and work without the sources."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ import pytest
 from conftest import PATIENCE_S, ROOT, missing
 from emmclab import __version__
 
-#: Largest wheel in bytes; the core is 33.9 million of it, packed 11.0 million.
+#: Maximum size of a wheel in bytes; the core is 33.9 million bytes of it, 11.0 million when compressed.
 MOST_BYTES = 14_000_000
 MATURIN = Path(sys.executable).with_name("maturin")
 
 
 def maturin(*words: object) -> None:
-    """Run maturin in the project; it has to succeed."""
+    """Run maturin in the project, and require success."""
     done = subprocess.run(
         [str(MATURIN), *map(str, words)],
         cwd=ROOT,
-        # maturin takes the interpreter from here, as it did in the set-up; then nothing is compiled anew. The
+        # maturin uses the interpreter of this variable, as in the set-up, so that nothing is recompiled. The
         # core therefore contains paths of this machine; `scripts/wheel.sh` builds one without.
         env={**os.environ, "VIRTUAL_ENV": str(ROOT / ".venv")},
         capture_output=True,
@@ -43,12 +43,12 @@ def maturin(*words: object) -> None:
 
 @pytest.fixture(scope="module")
 def packages(cargo: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with wheel and source archive; the core is compiled unless `make demo` has done it."""
+    """A folder with wheel and source archive; the core is compiled unless `make demo` has done so."""
     del cargo
     if not MATURIN.exists():
         missing("maturin", "make setup")
     base = tmp_path_factory.getbasetemp()
-    # Workers have folders of their own in that of the session; the first one that asks packs for all.
+    # Each worker has its own folder in that of the session; the first one to ask packs for all.
     folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "packages"
     folder.mkdir(exist_ok=True)
     with (folder / ".lock").open("w") as lock:
@@ -59,7 +59,7 @@ def packages(cargo: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def pack(folder: Path) -> None:
-    """Pack both into a folder, as `scripts/wheel.sh` does, with the core of `make demo`."""
+    """Pack both into a folder, like `scripts/wheel.sh`, but with the core of `make demo`."""
     data = ROOT / "emmclab._core.data"
     write_data = [sys.executable, str(ROOT / "scripts" / "wheel_data.py"), str(data / "data")]
     try:
@@ -79,7 +79,7 @@ def wheel(packages: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An environment with the wheel, and beside it the libraries that are installed here."""
+    """An environment with the wheel and the libraries that are installed here."""
     folder = tmp_path_factory.mktemp("installed")
     prefix = folder / "environment"
     venv.create(prefix, symlinks=True)
@@ -87,7 +87,8 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     copy = shutil.copy(wheel, folder)
     subprocess.run([*pip, "--no-deps", "--no-index", "--no-compile", copy], check=True, timeout=PATIENCE_S)
     (site,) = prefix.glob("lib/python3*/site-packages")
-    # They come behind the wheel's package, and their own files of paths are not read: one names the sources.
+    # They come after the wheel's package in the path; their own path files are not read, because one names
+    # the sources.
     (site / "libraries.pth").write_text(sysconfig.get_path("purelib") + "\n")
     return prefix
 
@@ -109,7 +110,7 @@ def test_a_wheel_is_for_every_python_and_says_which_system_it_needs(wheel: Path)
         core = archive.read("emmclab/_core.abi3.so")
     assert said["Version"] == __version__ and said["Requires-Python"] == ">=3.11"
     assert said["License-Expression"] == "Apache-2.0"
-    # The newest glibc that the core asks for is not newer than that of the name.
+    # The core requires no newer glibc than the wheel's name states.
     asked = {tuple(map(int, part.split(b"."))) for part in re.findall(rb"GLIBC_(\d+\.\d+)\x00", core)}
     assert max(asked) <= tuple(map(int, found[1].split("_")))
 
@@ -149,7 +150,7 @@ def test_a_source_archive_holds_everything_that_the_core_is_made_of(packages: Pa
     papers = sorted(path.relative_to(ROOT) for path in ROOT.glob("python/emmclab/papers/*/devices/*.toml"))
     assert papers and [path for path in papers if not (folder / path).is_file()] == []
     assert (folder / "Cargo.lock").read_bytes() == (ROOT / "Cargo.lock").read_bytes()
-    # Every manifest is whole: what it names is there, and no crate is missing.
+    # Every manifest is complete: all files that it names exist, and no crate is missing.
     done = subprocess.run(
         ["cargo", "metadata", "--offline", "--format-version", "1", "--no-deps"],
         cwd=folder,

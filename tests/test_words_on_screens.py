@@ -1,4 +1,4 @@
-"""Screens and pages name what they speak of: inputs, networks that are used, write buffers, layers."""
+"""Screens and pages name their subjects: inputs, networks in use, write buffers, layers."""
 
 from __future__ import annotations
 

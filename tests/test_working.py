@@ -1,4 +1,4 @@
-"""Long work that reports no progress gives signs of life, and says what it does and how much it writes."""
+"""Long work without progress reports prints signs of life, with what it does and how much it writes."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_silent_work_prints_how_long_it_has_taken_until_it_reports_itself(
 def test_no_long_time_passes_in_silence_whatever_a_meter_is_told(
     kind: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A trace whose requests are left out, one long task, one long cell: none of them reports anything."""
+    """A trace whose requests are left out, one long task, or one long cell: none of them reports progress."""
     from emmclab.cli.meter import Counter, Meter
     from emmclab.cli.study_meter import StudyMeter
 
@@ -116,14 +116,14 @@ def test_the_time_left_is_estimated_only_after_several_tasks(
     monkeypatch.setattr(meter, "_SILENCE_S", 0.0)
     monkeypatch.setattr(meter, "_LINE_S", 0.0)
     counter = Counter("advise on nexus5", "simulations of options")
-    # The first task may make a device ready that the others share.
+    # The first task may prepare a device that the others share.
     counter(1, 9, 0)
     assert "left" not in capsys.readouterr().err
     counter(3, 9, 0)
     assert ", about " in capsys.readouterr().err
 
 
-#: Meters of work with a name as long as people give them, which are told something as soon as they begin.
+#: Meters of work with a realistically long name, which get a report right at the start.
 METERS = """
 import time
 from emmclab.cli import meter, study_meter
@@ -160,7 +160,7 @@ def test_a_line_of_progress_fits_the_terminal_and_no_part_of_it_is_cut(width: in
             while part := os.read(terminal, 65_536):
                 written += part
         except OSError:
-            # The other end is closed.
+            # The other end of the pipe is closed.
             pass
     os.close(terminal)
     assert run.returncode == 0, written.decode()

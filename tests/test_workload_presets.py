@@ -1,4 +1,4 @@
-"""The bundled workload models are what the published tables give, and nothing else."""
+"""The bundled workload models follow only from the published tables."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Has Python take the core that the tests were built with, instead of the one that is installed.
+"""Makes Python load the core that the tests were built with, instead of the installed one.
 
-Python imports this module at its start where this folder is on PYTHONPATH, in the tests' own process and
-in those that they start. The tests' core checks for overflow and holds `debug_assert!`, and is built together
+Python imports this module at its start if this folder is on PYTHONPATH, in the tests' own process and in
+those that they start. The tests' core checks for overflow and holds `debug_assert!`, and is built together
 with the Rust tests.
 """
 
@@ -16,7 +16,7 @@ class TestedCore:
 
     @staticmethod
     def find_spec(name: str, _path: object = None, _target: object = None) -> ModuleSpec | None:
-        """The core; `None` for other modules."""
+        """Return the spec of the core; None for other modules."""
         if name != "emmclab._core":
             return None
         core = environ["EMMCLAB_TESTED_CORE"]

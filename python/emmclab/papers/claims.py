@@ -1,4 +1,4 @@
-"""The claims ledger: every statement of the papers, the measure of each, its result, and one verdict."""
+"""The claims ledger: every statement of the papers with its measure, its result and one verdict."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ NOT = "not reproduced"
 RESTATED = "restated"
 CANNOT = "cannot be checked"
 NOT_YET = "not yet"
-#: Verdicts of claims that could have failed.
+#: Verdicts of claims that were really tested, so that they could have failed.
 TESTED = (REPRODUCED, DIRECTION, NOT)
 VERDICTS = (*TESTED, RESTATED, CANNOT, NOT_YET)
 #: A claim of the same trend has at least half and at most twice the published effect.
 LEAST_EFFECT, MOST_EFFECT = 0.5, 2.0
 _NONE = "–"
-#: Traces that a reason names; of more it gives the number.
+#: Maximum number of traces that a reason names; if there are more, it states their number.
 _NAMED = 5
 _INFINITE = float("inf")
 
 
 @dataclass(frozen=True)
 class Check:
-    """A value held against the published one.
+    """A comparison of a measured value with the published one.
 
     A value is exact within `within` of `published`, or between `at_least` and `at_most` where the paper
     states such a bound. It has the same trend if its effect, the distance from `neutral`, is 0.5 to 2
@@ -54,16 +54,16 @@ class Check:
 
     @property
     def states(self) -> bool:
-        """Whether the paper states a figure or a bound."""
+        """Whether the paper specifies a figure or a bound."""
         return self.published is not None or self.at_least > -_INFINITE or self.at_most < _INFINITE
 
     def exact(self, measured: float) -> bool:
-        """Tell whether the value is as published, within tolerance."""
+        """Return whether the value is as published, within tolerance."""
         near = self.published is None or abs(measured - self.published) <= self.within
         return near and self.at_least <= measured <= self.at_most
 
     def direction(self, measured: float) -> bool:
-        """Tell whether at least the direction is right.
+        """Return whether the value shows at least the same trend as the published one.
 
         >>> gain = Check("gain", published=3.0, within=0.6, neutral=1.0)
         >>> [gain.direction(value) for value in (1.27, 2.0, 5.0, 5.1)]
@@ -86,12 +86,12 @@ class Check:
 
 @dataclass(frozen=True)
 class Rule:
-    """A claim as its paper's ledger declares it.
+    """A claim as it is declared in the ledger of its paper.
 
-    `study` and `measure` say what computes it; `printed_in` names the published columns and claims in which
-    its figures stand, beside its own id. `cannot` gives the reason if no part can be checked, `not_yet` if
-    the system that it is about is still to come, `unchecked` the part that no check covers. `expected` is the
-    verdict that it has; `tests/test_claims.py` compares it with that of the results.
+    `study` and `measure` specify what computes it. `printed_in` names the published columns and claims that
+    contain its figures, besides its own id. `cannot` is the reason if no part can be checked, `not_yet` the
+    reason if the system that it is about does not exist yet, and `unchecked` the part that no check covers.
+    `expected` is its declared verdict; `tests/test_claims.py` compares it with that of the results.
     """
 
     id: str
@@ -108,12 +108,13 @@ class Rule:
     not_yet: str = ""
     unchecked: str = ""
     expected: str = ""
-    #: Further studies that measure it by other means, each with `study`, `measure` and what else differs.
+    #: Further studies that measure it by other means, each with `study`, `measure` and the other keys that
+    #: differ.
     again: tuple[Mapping[str, Any], ...] = ()
 
     @property
     def own(self) -> frozenset[str]:
-        """The sources that it would restate."""
+        """The sources that agreement would only restate."""
         return frozenset((self.id, *self.printed_in))
 
 
@@ -127,14 +128,14 @@ class GridCells(TypedDict):
 
 
 class OnMade(TypedDict):
-    """What a claim comes to on made traces alone."""
+    """The result and verdict of a claim on synthetic traces alone."""
 
     measured: str
     verdict: str
 
 
 class Evidence(TypedDict, total=False):
-    """What a measure read, and its values; empty for a claim that nothing measures."""
+    """What a measure read, and its values; empty if no measure computes the claim."""
 
     study: str
     cells: list[GridCells]
@@ -183,7 +184,7 @@ def parse(text: str, name: str) -> list[Rule]:
     """Read a ledger from TOML.
 
     Raises:
-        ConfigError: a key is unknown, or a claim says neither how it is measured nor why it is not.
+        ConfigError: a key is unknown, or a claim specifies neither a measure nor the reason why it has none.
     """
     found = []
     for entry in tomllib.loads(text).get("claim", ()):
@@ -221,7 +222,7 @@ def parse(text: str, name: str) -> list[Rule]:
 
 
 def verdict(checks: tuple[Check, ...], values: Mapping[str, float], whole: bool = True) -> str:
-    """Judge measured values; with a part not checked (or not `whole`) a claim shows the same trend at most.
+    """Judge measured values; a claim with an unchecked part (or not `whole`) has at most the same trend.
 
     >>> checks = (Check("gain", 86, within=5, neutral=0),)
     >>> [verdict(checks, {"gain": value}) for value in (83.0, 97.0, 40.0)]
@@ -239,30 +240,30 @@ def verdict(checks: tuple[Check, ...], values: Mapping[str, float], whole: bool 
 
 
 def open_parts(rule: Rule, values: Mapping[str, float]) -> str:
-    """Name the parts of a claim that are not checked; empty if all are."""
+    """Name the parts of a claim that are not checked; empty if all are checked."""
     missing = [check.part or check.value for check in rule.checks if check.value not in values]
     parts = [*missing, *([rule.unchecked] if rule.unchecked else [])]
     return f"Not checked: {'; '.join(parts)}." if parts else ""
 
 
 def studies_of(chosen: Iterable[Paper]) -> list[str]:
-    """Name the studies whose results the claims of these papers need."""
+    """Return the studies whose results the claims of these papers need."""
     return list(dict.fromkeys(rule.study for paper in chosen for rule in rules(paper) if rule.measure))
 
 
 def kept_beside(chosen: Iterable[Paper]) -> list[str]:
-    """Name the studies that measure claims which no other study can, and need more than any machine has."""
+    """Return the studies that are the only ones to measure some claim, but cannot run on every machine."""
     found = [more["study"] for paper in chosen for rule in rules(paper) if rule.cannot for more in rule.again]
     return list(dict.fromkeys(found))
 
 
 def judge(results: Mapping[str, Results], chosen: Sequence[Paper] | None = None) -> list[Claim]:
-    """Judge the claims of papers (all without `chosen`); `results` are those of their studies, by name.
+    """Judge the claims of papers (all if `chosen` is None); `results` are those of their studies, by name.
 
-    A claim that only a study of `kept_beside` measures is judged where `results` have it.
+    A claim that only a study of `kept_beside` measures is judged if `results` contain that study.
 
     Raises:
-        EmmclabError: cells of one have no result.
+        EmmclabError: a study has cells without a result.
     """
     for one in results.values():
         _refuse_incomplete(one)
@@ -276,10 +277,10 @@ def judge(results: Mapping[str, Results], chosen: Sequence[Paper] | None = None)
 
 
 def judge_study(results: Results) -> list[Claim]:
-    """Judge the claims that one study measures, with the verdicts that the whole ledger has.
+    """Judge the claims that one study measures, with the same verdicts as in the whole ledger.
 
     Raises:
-        EmmclabError: cells of it have no result, so that its claims cannot be judged.
+        EmmclabError: the study has cells without a result, so that its claims cannot be judged.
     """
     name = results.about["name"]
     paper = studies()[name]
@@ -333,7 +334,7 @@ def _judge(paper: Paper, rule: Rule, results: Results | None) -> Claim:
 
 
 def _weighed(rule: Rule, found: Measurement, reads: Reads) -> tuple[str, str]:
-    """Return the verdict of what was measured, and why it restates its sources; empty if it does not."""
+    """Return the verdict on a measurement, and the reason if it only restates its sources (else empty)."""
     judged = verdict(rule.checks, found.values, whole=not rule.unchecked)
     why = restated(reads, rule.own)
     if not why:
@@ -342,7 +343,7 @@ def _weighed(rule: Rule, found: Measurement, reads: Reads) -> tuple[str, str]:
 
 
 def _judged_on(evidence: Evidence) -> str:
-    """Say which of the traces are recorded; nothing if none is."""
+    """Describe which of the traces are recorded; empty if none is."""
     recorded, made = evidence["recorded"], evidence["made"]
     if not recorded:
         return ""
@@ -387,7 +388,7 @@ def counts(claims: Iterable[Claim]) -> dict[str, int]:
 
 
 def settled(claims: Iterable[Claim]) -> str:
-    """Say how many claims recorded traces decide, alone and together with workloads; empty without any."""
+    """Describe how many claims recorded traces decide, alone or with workloads; empty without any."""
     traced = [claim for claim in claims if claim.evidence.get("recorded") or claim.evidence.get("made")]
     recorded = [claim for claim in traced if claim.evidence["recorded"]]
     if not recorded:
@@ -405,7 +406,7 @@ def settled(claims: Iterable[Claim]) -> str:
 
 
 def headline(claims: Iterable[Claim]) -> str:
-    """Count what was tested, restated and unchecked apart."""
+    """Count the tested, restated and unchecked claims in one line."""
     found = counts(claims)
     tested = sum(found[name] for name in TESTED)
     return (

@@ -1,4 +1,4 @@
-"""Drawings of pages: a chart with its rows, and files for a paper."""
+"""Drawings of pages: a chart with its rows, which can also be written as files for a paper."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from emmclab.pages.plots import Chart, Rows
 
 @dataclass(frozen=True)
 class Drawing:
-    """A chart with its rows. `source` names the claims that it shows, as in the published list.
+    """A chart with its rows. `source` is the part of the paper whose claims it shows, as the claims state it.
 
-    `of_all` says that the rows are of all traces together: that some have none is no lack.
+    `of_all` is true if the rows describe all traces together, so that traces without rows are not reported as
+    missing.
     """
 
     name: str
@@ -28,12 +29,12 @@ class Drawing:
 
     @property
     def figure(self) -> plots.Figure:
-        """The drawing in the form that pages take."""
+        """The drawing as a figure of a page."""
         return plots.Figure(
             self.name, self.title, self.about, lambda _rows: self.chart, wide=self.wide, of_all=self.of_all
         )
 
 
 def write_drawings(drawn: Iterable[Drawing], folder: Path) -> int:
-    """Write each chart as SVG and PDF, and its rows as CSV; return how many there are."""
+    """Write each chart as SVG and PDF, and its rows as CSV; return the number of charts."""
     return plots.write_charts(((one.name, one.chart, one.rows) for one in drawn), folder)

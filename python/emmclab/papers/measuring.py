@@ -1,4 +1,4 @@
-"""Measures of claims: functions of a study's results, and the record of what each of them reads."""
+"""Measures of claims: functions of a study's results, with a record of what each of them reads."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from emmclab.traces.trace import Trace
 
 @dataclass(frozen=True)
 class Measurement:
-    """Result of a measure: in words, as the values that are checked, and a note for the reader."""
+    """Result of a measure: a text, the values that are checked, and a note for the reader."""
 
     text: str
     values: dict[str, float]
@@ -43,7 +43,7 @@ def find_measure(paper: str, name: str) -> Measure:
     """Find `MODULE.FUNCTION` in the folder of a paper.
 
     Raises:
-        ConfigError: there is no such measure.
+        ConfigError: there is no function of this name, or it is not marked as a measure.
     """
     module, _, function = name.partition(".")
     try:
@@ -70,7 +70,7 @@ class Reads:
     """What a measure read: columns of published tables, fields of profiles, and runs."""
 
     tables: dict[str, None] = field(default_factory=dict)
-    #: Name of the trace and field.
+    #: Name of the trace, and name of the field or figure.
     profiles: dict[tuple[str, str], None] = field(default_factory=dict)
     #: Runs, by their identity.
     runs: dict[int, Run] = field(default_factory=dict)
@@ -82,16 +82,16 @@ _reads: ContextVar[Reads | None] = ContextVar("reads", default=None)
 
 
 def _noted() -> Reads:
-    """What the measure that is being taken has read; outside of one, a record that is dropped."""
+    """Return the record of the running measure; if none is running, a new one that is dropped."""
     return _reads.get() or Reads()
 
 
 class _WatchedProfile(Profile):
-    """A profile that notes every field and figure that is taken from it, under the name of its trace."""
+    """A profile that records every field and figure that is read from it, under the name of its trace."""
 
     def __init__(self, profile: Profile) -> None:
         super().__init__(dict(profile))
-        # That of a recorded trace in the place of a workload, too.
+        # This is the name of the input, also if a recorded trace replaces a workload.
         self._input = profile.name
 
     def __getitem__(self, field: str) -> Any:
@@ -105,7 +105,7 @@ class _WatchedProfile(Profile):
 
 
 class _Watched(Results):
-    """Results that note every run that is taken from them."""
+    """Results that record every run that is read from them."""
 
     def select(self, grid: str, *, among: Collection[str] | None = None, **wanted: Any) -> Iterator[Run]:
         for run in super().select(grid, among=among, **wanted):
@@ -114,7 +114,7 @@ class _Watched(Results):
 
 
 def taken(function: Measure, results: Results) -> tuple[Measurement, Reads]:
-    """Take a measure, and give what it read."""
+    """Run a measure; return its result and the record of what it read."""
     reads = Reads()
     profiles: dict[str, Profile] = {
         name: _WatchedProfile(profile) for name, profile in results.profiles.items()
@@ -128,7 +128,7 @@ def taken(function: Measure, results: Results) -> tuple[Measurement, Reads]:
 
 
 def simulated(device: str, trace: Trace) -> Result:
-    """Simulate a trace of the measure's own on a device preset."""
+    """Simulate a measure's own trace on a device preset."""
     _noted().devices[device] = None
     return Device.preset(device).simulate(trace, mode="open")
 
@@ -155,7 +155,7 @@ def share(profile: Profile, figure: str, above: float = 0.0, to: float | None = 
 
 
 def rate_by_size(profiles: Iterable[Profile], op: str, size_kb: float) -> float | None:
-    """MB/s of requests of exactly a size, each request weighing the same (Figure 3)."""
+    """Return MB/s of requests of exactly this size, weighted equally (Figure 3); None if there are none."""
     rates = [
         (row["exact_requests"], row["exact_mean_mb_per_s"])
         for profile in profiles

@@ -1,4 +1,4 @@
-"""The page of a paper's study: what all of them share, and which one belongs to a study."""
+"""Writes the page of a paper's study: the parts that all such pages share, and the lookup of a page."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ _BADGES = {REPRODUCED: "yes", DIRECTION: "near", NOT: "no", RESTATED: "restated"
 
 
 class Told(TypedDict, total=False):
-    """What a page says for programs: its answer in a sentence, or the claims; some pages say more."""
+    """The content of a page for programs: its answer in a sentence, or the claims; some pages have more."""
 
     answer: str
     claims: list[dict[str, object]]
 
 
 class Judged(NamedTuple):
-    """The claims that the results of a study decide, its page in figures, and in words for machines."""
+    """The judged claims of a study, the number of figures written, and the page's content for programs."""
 
     claims: list[Claim]
     figures: int
@@ -48,14 +48,14 @@ class Judged(NamedTuple):
 
 
 def write_judged_page(results: Results, html: Path, figures: Path | None) -> Judged:
-    """Judge the claims of a study and write its page, and with a folder each figure."""
+    """Judge the claims of a study and write its page; with a folder, also write each figure as a file."""
     claims = judge_study(results)
     count = write_page(results, claims, html, figures)
     return Judged(claims, count, told_of(results, claims))
 
 
 def write_page(results: Results, judged: Sequence[Claim], html: Path | None, figures: Path | None) -> int:
-    """Write the page and, where a folder is given, each figure as SVG, PDF and CSV; count the figures."""
+    """Write the page and, if a folder is given, each figure as SVG, PDF and CSV; return how many figures."""
     page = page_of(results.about["name"])
     drawn = page.drawings(results)
     if html is not None:
@@ -64,9 +64,9 @@ def write_page(results: Results, judged: Sequence[Claim], html: Path | None, fig
 
 
 def told_of(results: Results, judged: Sequence[Claim]) -> Told:
-    """Return what the page says for machines: the claims, or what the page's own `to_dict` gives.
+    """Return the page's content for programs: the result of the page's own `to_dict`, else the claims.
 
-    A page with a `to_dict` says its answer in a sentence as `answer`.
+    A `to_dict` of a page returns the page's answer as `answer`, in one sentence.
     """
     page = page_of(results.about["name"])
     if hasattr(page, "to_dict"):
@@ -95,17 +95,17 @@ def assemble_page(
     beside: Mapping[str, Sequence[Claim]] | None = None,
     **parts: Any,
 ) -> str:
-    """Return the page of a template with its own `parts`; the same results give the same bytes.
+    """Fill the page template of a study with its own `parts`; the same results give the same bytes.
 
     Args:
-        results: of the study.
-        judged: the claims, whose verdicts are the heading.
-        drawn: the figures; the first one stands on the first screen.
-        answer: what was found, in a sentence or two.
-        lead: further paragraphs below it.
-        facts: label and text of further lines of the provenance.
-        beside: the claims that stand below a figure, by its name.
-        parts: what else the template shows.
+        results: the results of the study.
+        judged: the claims; their verdicts form the heading.
+        drawn: the figures; the first one is shown on the first screen.
+        answer: the finding, in one or two sentences.
+        lead: further paragraphs below the answer.
+        facts: further lines of the provenance, as label and text.
+        beside: the claims that are shown below a figure, by the figure's name.
+        parts: further values for the template.
     """
     rows = {drawing.name: drawing.rows for drawing in drawn}
     about = results.about
@@ -122,7 +122,7 @@ def assemble_page(
         [drawing.figure for drawing in drawn],
         rows,
         list(dict.fromkeys(row["trace"] for part in rows.values() for row in part)),
-        # A recorded trace is drawn where its workload is.
+        # A recorded trace is drawn in the same chart as the workload that it replaces.
         trace_names=[name for name in results.inputs if name not in stand_ins(results)],
         title=about["about"],
         head=Head(
@@ -151,7 +151,7 @@ def assemble_page(
 
 
 def command_of_paper(about: About) -> str:
-    """Return the command that gives these results: with its traces, and how they were read."""
+    """Return the command that reproduces these results, with its traces and the options of reading them."""
     ours = {str(path) for path in bundled_by_name().values()}
     nothing: RecordingsAbout = {"folder": "", "used": [], "left_out": []}
     recordings = about.get("recordings", nothing)
@@ -167,7 +167,7 @@ def command_of_paper(about: About) -> str:
 
 
 def claims_of(drawn: Sequence[Drawing], judged: Sequence[Claim]) -> dict[str, list[Claim]]:
-    """Return the claims of each drawing: those whose source names that of the drawing."""
+    """Return the claims that each drawing shows: those whose source contains the drawing's source."""
     return {
         drawing.name: [claim for claim in judged if drawing.source and drawing.source in claim.source]
         for drawing in drawn

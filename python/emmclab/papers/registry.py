@@ -1,4 +1,4 @@
-"""The list of papers, from the folders of this room."""
+"""The list of papers, read from the folders of this package."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TO_COME = "to come"
 class Paper:
     """A paper.
 
-    `state` is `works`, or `to come` where the system that its claims are about is not there yet.
+    `state` is `works`, or `to come` if the system that its claims are about does not exist yet.
     """
 
     name: str
@@ -28,14 +28,14 @@ class Paper:
     venue: str
     about: str
     state: str
-    #: Its studies, the one of the paper's name first.
+    #: Its studies; the study with the paper's name is the first.
     studies: tuple[str, ...]
-    #: Whether its original traces can take the place of the workloads of its studies (`--traces`).
+    #: Whether its original traces can replace the workloads of its studies (`--traces`).
     takes_traces: bool = False
 
     @property
     def claims_text(self) -> str:
-        """The claims, as TOML; empty if it has none of its own."""
+        """Return the claims as TOML; empty if the paper has none."""
         claims = _folder(self.name).joinpath("claims.toml")
         return claims.read_text("utf-8") if claims.is_file() else ""
 

@@ -1,4 +1,4 @@
-"""Where the values of a claim come from: whether agreement restates an input.
+"""Finds the sources of a claim's values, to tell whether agreement only restates an input.
 
 Presets record the sources of their parameters: `made_from` of a workload (by parameter) and of a host,
 `fitted_to` of a device. A claim is restated if all that its measure reads comes from published tables, from
@@ -20,7 +20,7 @@ from emmclab.traces.workload import PARAMETERS_OF, Workload, benchmark_sources, 
 
 #: Counters of the bytes that layers handle themselves.
 _WORK = ("logged_bytes", "moved_bytes", "padded_bytes", "hot_bytes")
-#: A layer that handled less than this share of the written bytes passed the requests on.
+#: A layer that handled less than this share of the written bytes counts as having passed all requests on.
 _LEAST_WORK = 0.001
 
 
@@ -37,7 +37,7 @@ def fitted_to(device: str) -> frozenset[str]:
 
 
 def sources_of_field(workload: str, field: str) -> frozenset[str]:
-    """Return the recorded sources of the parameters that decide a field of a workload's profile."""
+    """Return the recorded sources of the parameters that determine a field of a workload's profile."""
     made = _made_from(workload)
     return frozenset(source for key in PARAMETERS_OF.get(field, ()) for source in made.get(key, ()))
 
@@ -52,7 +52,7 @@ def _idle(run: Run) -> bool:
 
 @functools.cache
 def _sources_of_input(name: str) -> frozenset[str]:
-    """Return everything that a synthetic input was made from; nothing for a recorded trace."""
+    """Return all sources of a synthetic input; empty for a recorded trace."""
     if name not in workloads():
         return benchmark_sources(name)
     return frozenset(source for key in _made_from(name) for source in _made_from(name)[key])
@@ -65,12 +65,12 @@ def _devices(run: Run) -> set[str]:
 
 @functools.cache
 def _hosts_from() -> dict[str, frozenset[str]]:
-    """Return what each host was made from."""
+    """Return the sources of each host."""
     return {host["name"]: frozenset(host["made_from"]) for host in hosts()}
 
 
 def _host(run: Run) -> str:
-    """Return the name of the host that an application ran on; empty for other runs."""
+    """Return the name of the host on which an application ran; empty for other runs."""
     return str(run["app"]["host"]) if "app" in run else ""
 
 
@@ -93,7 +93,7 @@ def _were(names: set[str]) -> str:
 
 
 def restated(reads: Reads, own: frozenset[str]) -> str:
-    """Say why the values that were read restate a claim's `own` sources; empty if they do not."""
+    """Return why the values that were read restate a claim's `own` sources; empty if they do not."""
     synthetic = set(workloads())
     fields: dict[str, set[str]] = {}
     for name, field in reads.profiles:

@@ -149,7 +149,7 @@ class Cell:
                 f"{self.device}: this file has changed since the run of the study began",
                 kind="io",
                 file=self.device,
-                hint="run the study again: cells that are finished stay, those of this device are other ones",
+                hint="run the study again: finished cells are kept, those of this device run anew",
             )
         return device
 

@@ -153,7 +153,7 @@ class RayCluster:
         except errors.RayTaskError as error:
             if "No module named" in str(error.cause):
                 raise UnsupportedError(
-                    f"a node of the cluster cannot import what it is to run: {_missing(error)}",
+                    f"a node of the cluster cannot import a required module: {_missing(error)}",
                     kind="unsupported",
                     hint="install the same emmclab on every node",
                 ) from error
@@ -262,7 +262,7 @@ def _here(path: str, digest: str, name: str, content: Any) -> str:
                 f"{path}: not the same file on {socket.gethostname()}, and too large to be sent",
                 kind="io",
                 file=path,
-                hint="put it on a disk that all nodes share, under one path",
+                hint="put it on a disk that all nodes share, at the same path on each",
             )
         import ray
 

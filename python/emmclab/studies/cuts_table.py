@@ -163,8 +163,8 @@ def findings(results: Results, *, documented: bool = False) -> list[tuple[CutCel
 #: Meaning of each verdict, for the legend.
 MEANING = {
     KEPT: "every state has all acknowledged data",
-    DOCUMENTED: "some states lack what the documentation of SQLite says that it does not promise",
-    RULE: "a command breaks a rule of the journal; no state that was tried shows a loss by it",
+    DOCUMENTED: "some states lack data that SQLite, by its documentation, does not promise to keep",
+    RULE: "a command breaks a rule of the journal; no state that was tried lost data by it",
     LOST: "a state lacks acknowledged data; the level is the lowest one that broke a promise",
     NOT_JUDGED: "the run failed, or its states cannot be recovered",
 }

@@ -93,7 +93,7 @@ class Study:
         except (ValueError, RecursionError) as error:
             deep = isinstance(error, RecursionError)
             raise ConfigError(
-                f"{file}: {'lists in it lie too deep in each other' if deep else error}",
+                f"{file}: {'lists in it are nested too deeply' if deep else error}",
                 kind="config",
                 file=file,
                 hint="correct the TOML; docs/guides/reproduce.md describes a study",
@@ -139,7 +139,7 @@ class Study:
                 kind="config",
                 file=file,
                 field="grid",
-                hint="choose another one: the profiles of the inputs are called so",
+                hint="choose another one: this is the name of the inputs' profiles",
             )
         for name in names:
             if names.count(name) > 1:
@@ -178,7 +178,7 @@ class Study:
         """
         if self.traces is None:
             raise ConfigError(
-                f"{self.name} takes no folder of traces",
+                f"{self.name} accepts no folder of traces",
                 kind="config",
                 field="--traces",
                 hint="add a trace of your own with --trace FILE",
@@ -281,7 +281,7 @@ def _refuse_negative_seeds(study: Study) -> None:
                 kind="config",
                 file=study.file,
                 field=f"{place}seeds",
-                hint="give numbers from 0 on",
+                hint="give numbers of 0 or more",
             )
 
 

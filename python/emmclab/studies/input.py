@@ -59,10 +59,10 @@ class Input:
                 made = replace(made, name=f"{made.name} ({requests:,} requests)")
             if only:
                 raise ConfigError(
-                    f"{source} is made, not recorded",
+                    f"{source} is generated, not recorded",
                     kind="config",
                     field="--only",
-                    hint="give it to a recorded trace",
+                    hint="use it with a recorded trace",
                 )
             return made
         if requests:
@@ -106,7 +106,7 @@ def _number(source: str, text: str) -> int:
     """Parse the number of requests that follows the name of a workload."""
     if not text.isdecimal() or not int(text):
         raise ConfigError(
-            f"{source}: `{text}` is no number of requests",
+            f"{source}: `{text}` is not a number of requests",
             kind="config",
             field="--requests",
             hint="give 1 or more, as `--requests 4000`",

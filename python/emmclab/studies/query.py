@@ -83,7 +83,7 @@ def asked(folders: Sequence[Path], sql: str) -> Iterator[Answer]:
             views.setdefault(path.stem, []).append(piece)
     if not views:
         raise InputError(
-            "there are no results to ask", kind="io", hint="run a study first: `emmclab run STUDY`"
+            "there are no results to query", kind="io", hint="run a study first: `emmclab run STUDY`"
         )
     with duckdb.connect() as database:
         for name, parts in views.items():
@@ -103,7 +103,7 @@ def _require_whole(table: Path) -> None:
             f"{table}: this table of the results is damaged, or of an earlier version",
             kind="io",
             file=str(table),
-            hint="run the study again (`emmclab run STUDY`), which makes it of the cells that are kept",
+            hint="run the study again (`emmclab run STUDY`), which rebuilds it from the stored cells",
         )
 
 
@@ -154,7 +154,7 @@ def without_fsyncs(trace: Trace) -> str:
         return ""
     return (
         f"the table `fsyncs` is empty: this recording has only the totals of its {calls:,} calls "
-        "(`emmclab explain` prints them); `emmclab record` of today stores the longest waits one by one"
+        "(`emmclab explain` prints them); `emmclab record` now stores the longest waits one by one"
     )
 
 

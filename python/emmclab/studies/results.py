@@ -138,7 +138,7 @@ class Results:
         found = list(self.select(grid, **wanted))
         if len(found) != 1:
             raise EmmclabError(
-                f"{len(found)} runs of `{grid}` with {wanted}, where one is needed",
-                hint="run the study in full: it does not hold what this claim or figure needs",
+                f"{len(found)} runs of `{grid}` with {wanted}; exactly one is needed",
+                hint="run the study in full: its results lack what this claim or figure needs",
             )
         return found[0]

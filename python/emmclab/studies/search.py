@@ -157,7 +157,7 @@ def run_search(
             f"{study.file or study.name}: there is no section `[search]`",
             kind="config",
             field="search",
-            hint="say what may be chosen: `[search]` with `[[search.setting]]`, see docs/guides/cluster.md",
+            hint="declare what may vary: `[search]` with `[[search.setting]]`, see docs/guides/cluster.md",
         )
     with place.lock(""):
         store = Store(place, images_limit)

@@ -162,7 +162,7 @@ def read_space(read: TomlTable, grids: Mapping[str, Grid]) -> Space:
                 "setting", f"the grid `{grid}` has `{one.name}` already", "take it out of `set` and `axes`"
             )
         if [other.name for other in ranges].count(one.name) > 1:
-            raise read.fault("setting", f"`{one.name}` is there twice", "give each setting once")
+            raise read.fault("setting", f"`{one.name}` is given twice", "give each setting once")
     return Space(grid, ranges, bounds)
 
 
@@ -174,7 +174,7 @@ def _ranges(read: TomlTable) -> Iterator[Range]:
             choices = once(part.one("choices", (list, tuple)))
             if len(choices) < 2:
                 raise part.fault(
-                    "choices", "one value leaves nothing to choose", "give two at least, or put it into `set`"
+                    "choices", "one value leaves nothing to choose", "give at least two, or put it into `set`"
                 )
             yield Range(name, choices=tuple(choices))
         else:

@@ -136,7 +136,7 @@ class Store:
                 keys |= intact
                 note(
                     f"{self.place}/{name}: this part of the results is damaged, or of an earlier version: "
-                    f"{len(intact):,} cells of it are whole, others are run again"
+                    f"{len(intact):,} of its cells are intact, the others are run again"
                 )
         return keys
 
@@ -305,7 +305,7 @@ class Store:
                 f"{path}: this index of the results is damaged, or of an earlier version",
                 kind="io",
                 file=path,
-                hint="run the study again (`emmclab run STUDY`), which makes it of the cells that are kept",
+                hint="run the study again (`emmclab run STUDY`), which rebuilds it from the stored cells",
             )
         return cast("Index", index)
 

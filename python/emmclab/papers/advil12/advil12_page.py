@@ -1,4 +1,4 @@
-"""The page of `advil12`: claims, Figures 7 to 9, and what each layer did."""
+"""The page of `advil12`: claims, Figures 7 to 9, and the work of each layer."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from emmclab.papers.pages import assemble_page, claims_of
 from emmclab.studies.results import Results
 from emmclab.traces.ledger import ledger_line
 
-#: Counts of a layer that the page shows, with their headings.
+#: Counters of a layer that the page shows, with their headings.
 _COUNTS = {
     "logged_writes": "Logged",
     "passed_writes": "Passed",
@@ -74,7 +74,7 @@ def render(results: Results, judged: Sequence[Claim], drawn: Sequence[Drawing]) 
 
 
 def drawings(results: Results) -> list[Drawing]:
-    """Draw Figures 7, 8 and 9, the last before and after."""
+    """Draw Figures 7, 8 and 9; the last one without and with the layer."""
     return [
         _bars(
             results,
@@ -147,7 +147,7 @@ def _bars(
 
 
 def _length(results: Results) -> Drawing:
-    """Draw the gain against the length of a recording, until the last request and with the log drained."""
+    """Draw the gain over the length of a recording, until the last request and with the log drained."""
     rows: Rows = [
         {
             "trace": "Browsing",
@@ -170,8 +170,9 @@ def _length(results: Results) -> Drawing:
     return Drawing(
         "length",
         "Gain by the length of the recording",
-        "Not in the paper. Browsing for 144 hours, cut after so many requests: a short recording stays in "
-        "the log, a long one has to be moved. Drained: with the time to move what the log holds at the end.",
+        "Not in the paper. Browsing for 144 hours, cut after the given number of requests: a short recording "
+        "stays in the log, a long one has to be moved. Drained: with the time to move what the log holds at "
+        "the end.",
         rows,
         chart,
         "",

@@ -1,4 +1,4 @@
-"""The page of `advil-live`: claims, Figure 7 and Table II with programs in place of traces."""
+"""The page of `advil-live`: claims, and Figure 7 and Table II with real programs instead of traces."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def render(results: Results, judged: Sequence[Claim], drawn: Sequence[Drawing]) 
 
 
 def _facts(runs: Sequence[Run]) -> list[tuple[str, str]]:
-    """Return the tools of the host and the file system."""
+    """Return the file system and the tools of the host as lines of the provenance."""
     tools = sorted({item for run in runs for item in run["live"]["host"].items()})
     facts = [("Host", ", ".join(f"{name} {text}" for name, text in tools))]
     if runs:
@@ -99,7 +99,7 @@ def _facts(runs: Sequence[Run]) -> list[tuple[str, str]]:
 
 
 def drawings(results: Results) -> list[Drawing]:
-    """Draw Figure 7, live beside simulated."""
+    """Draw Figure 7, with live results next to simulated ones."""
     rows: Rows = []
     for grid in _LAYERS:
         for suffix, how in (("", "live"), (SIMULATED, "model")):

@@ -1,4 +1,4 @@
-"""Advil against ReSSD and the bare device: the measures of Kim & Kim's claims on results of `advil12`."""
+"""Compares Advil with ReSSD and the bare device: the measures of Kim & Kim's claims on `advil12`."""
 
 from __future__ import annotations
 
@@ -23,28 +23,28 @@ VARIANTS = {
     "rewritten": "Advil, rewritten only",
     "recovery": "rewritten only, with recovery",
 }
-#: Figures of the paper for Figure 7, Advil over the bare device.
+#: The paper's values of Figure 7, Advil over the bare device.
 PUBLISHED = {"WebBench": 3.0, "Postmark": 1.4, "SequentialWrite": 1.0}
-#: The workload that the paper draws in Figure 9, and those that it calls realistic.
+#: The workload of the paper's Figure 9, and the workloads that the paper calls realistic.
 DRAWN = "Phone_6H"
 PHONES = ("Phone_6H", "WebBench")
 SEQUENTIAL = "SequentialWrite"
-#: All that it measures.
+#: All workloads that the paper measures.
 WORKLOADS = (SEQUENTIAL, "RandomWrite", "Postmark", *PHONES)
-#: Writes below this are small: 8 KB in sectors.
+#: Writes of fewer sectors than this are small: 8 KB.
 _SMALL = 16
-#: The layers whose gain is shown by the length of a recording, by the names of their grids.
+#: The grids of the layers whose gain is shown by the length of a recording.
 LENGTH_LAYERS = ("ressd", "advil")
-#: In Table II, the rows and columns of random writes of 4 KB to the eMMC and sequential ones to the card.
+#: Row and column in Table II of random writes of 4 KB to the eMMC, and of sequential writes to the card.
 TABLE2_SMALL = ((0, "random_write_mb_s"), (3, "seq_write_mb_s"))
-#: What fills a section of the reserved area: 70 % of 128 MB hold logged data (section V-E).
+#: Logged bytes that fill a section of the reserved area: 70 % of 128 MB (section V-E).
 _SECTION_BYTES = (128 << 20) * 7 // 10
 
 
 def bandwidth(run: Run, *, drained: bool = False) -> float:
-    """MB that the workload wrote per second of its replay, without or with the time to drain the layers.
+    """Return MB written by the workload per second of its replay, optionally with the final drain included.
 
-    The paper replays a workload and says nothing of what its log still holds at the end.
+    The paper does not state what happens to the data that is still in the log at the end of a replay.
     """
     seconds = float(run["run"]["simulated_s"]) + (float(run["run"]["drain_s"] or 0) if drained else 0.0)
     return float(run["requests"]["bytes_written"]) / 2**20 / seconds
@@ -53,7 +53,7 @@ def bandwidth(run: Run, *, drained: bool = False) -> float:
 def bandwidths(
     results: Results, grid: str, names: Iterable[str] | None = None, *, drained: bool = False
 ) -> dict[str, float]:
-    """Write bandwidth in MB/s by workload, of all without `names`."""
+    """Return the write bandwidth in MB/s by workload; without `names`, of all workloads."""
     wanted: list[dict[str, str]] = [{}] if names is None else [{"input": name} for name in names]
     return {
         run["input"]: bandwidth(run, drained=drained) for one in wanted for run in results.select(grid, **one)
@@ -68,19 +68,19 @@ def gains(
     *,
     drained: bool = False,
 ) -> dict[str, float]:
-    """Write bandwidth of one grid over that of another, by workload."""
+    """Return the ratio of the write bandwidth of one grid to that of another, by workload."""
     names = None if names is None else list(names)
     base, found = (bandwidths(results, one, names, drained=drained) for one in (over, grid))
     return {name: value / base[name] for name, value in found.items()}
 
 
 def gain_of(results: Results, name: str, grid: str = "advil", over: str = "bare") -> float:
-    """Write bandwidth of one grid over that of another, for one workload."""
+    """Return the ratio of the write bandwidth of one grid to that of another, for one workload."""
     return gains(results, grid, over, [name])[name]
 
 
 def _others(found: dict[str, float]) -> dict[str, float]:
-    """Those of the paper's workloads that a layer changes; traces of one's own are shown, not judged."""
+    """Return only the paper's workloads that a layer changes; the user's own traces are shown, not judged."""
     return {name: gain for name, gain in found.items() if name in WORKLOADS and name != SEQUENTIAL}
 
 
@@ -91,7 +91,7 @@ def _said(found: dict[str, float], sign: str = "x") -> str:
 
 
 def _beside(results: Results, names: Iterable[str], over: str = "bare", sign: str = "x") -> str:
-    """Return the figures under the other readings: with the log drained, and of the other hot region."""
+    """Return the figures under the other readings, in words: log drained, and other hot region."""
     names = list(names)
     drained = gains(results, "advil", over, names, drained=True)
     data = gains(results, "data", over, names)
@@ -102,7 +102,7 @@ def _beside(results: Results, names: Iterable[str], over: str = "bare", sign: st
 
 
 def _workloads(results: Results) -> list[str]:
-    """Those of the paper's workloads that a layer changes; traces of one's own are shown, not judged."""
+    """Return the paper's workloads that a layer changes; the user's own traces are shown, not judged."""
     return [name for name in results.inputs if name in WORKLOADS and name != SEQUENTIAL]
 
 
@@ -113,7 +113,7 @@ def _over_bare(results: Results, name: str, note: str) -> Measurement:
 
 
 class LengthRow(TypedDict):
-    """Gain of a layer over the bare device: until the last request, and with the layer drained."""
+    """Gain of a layer over the bare device: until the last request, and including the final drain."""
 
     layer: str
     requests: int
@@ -144,13 +144,13 @@ def lengths(results: Results) -> list[LengthRow]:
 
 
 def _collecting(run: Run) -> str:
-    """Return the share of the mean response time that is waiting for garbage collection."""
+    """Return which share of the mean response time is spent waiting for garbage collection, in words."""
     return f"{100 * run['waits']['gc_ms'] / run['response']['mean_response_ms']:.0f} %"
 
 
 @measure
 def advil_web(results: Results) -> Measurement:
-    """Figure 7, WebBench."""
+    """Measure the gain for WebBench (Figure 7)."""
     layer = results.run("advil", input="WebBench")["layers"][0]
     emmc, card = (float(table("advil12_table2_bandwidth")[row][column]) for row, column in TABLE2_SMALL)
     long = [row for row in lengths(results) if row["layer"] == VARIANTS["advil"]]
@@ -171,14 +171,14 @@ def advil_web(results: Results) -> Measurement:
 
 @measure
 def advil_postmark(results: Results) -> Measurement:
-    """Figure 7, Postmark."""
+    """Measure the gain for Postmark (Figure 7)."""
     note = "With 72 to 290 log blocks it is 1.38 to 1.97 (docs/concepts/layers.md)."
     return _over_bare(results, "Postmark", note)
 
 
 @measure
 def advil_phones(results: Results) -> Measurement:
-    """Figure 7, the realistic workloads."""
+    """Measure the gain for the realistic workloads (Figure 7)."""
     found = gains(results, "advil", names=PHONES)
     values = {"least": min(found.values()), "most": max(found.values())}
     return Measurement(_said(found), values, _beside(results, PHONES))
@@ -186,7 +186,7 @@ def advil_phones(results: Results) -> Measurement:
 
 @measure
 def advil_range(results: Results) -> Measurement:
-    """Section V-C, every workload but the sequential one."""
+    """Measure the gain for every workload but the sequential one (section V-C)."""
     found = gains(results, "advil", names=_workloads(results))
     values = {"least": min(found.values()), "most": max(found.values())}
     return Measurement(_said(found), values, _beside(results, found))
@@ -194,7 +194,7 @@ def advil_range(results: Results) -> Measurement:
 
 @measure
 def advil_fill(results: Results) -> Measurement:
-    """Section V-E, writes to the original area while a section of the reserved area fills."""
+    """Measure the writes to the original area while a section of the reserved area fills (section V-E)."""
     layer = results.run("advil", input=DRAWN)["layers"][0]
     passed = layer["passed_writes"] / max(layer["logged_bytes"] / _SECTION_BYTES, 1e-9)
     return Measurement(
@@ -206,21 +206,21 @@ def advil_fill(results: Results) -> Measurement:
 
 @measure
 def advil_sequential(results: Results) -> Measurement:
-    """Figure 7, sequential write."""
+    """Measure the gain for sequential writes (Figure 7)."""
     gain = gain_of(results, SEQUENTIAL)
     return Measurement(f"{gain:.3f}x", {"gain": gain}, "The simulated layer itself takes no time.")
 
 
 @measure
 def advil_over_ressd(results: Results) -> Measurement:
-    """Figure 7, Advil against ReSSD."""
+    """Compare Advil with ReSSD (Figure 7)."""
     found = gains(results, "advil", "ressd", _workloads(results))
     return Measurement(_said(found), {"least": min(found.values())}, _beside(results, found, "ressd"))
 
 
 @measure
 def advil_padding(results: Results) -> Measurement:
-    """Figure 8, padding against nothing."""
+    """Measure the effect of padding (Figure 8)."""
     names = _workloads(results)
     found = gains(results, "padding", "ressd", names)
     drained = gains(results, "padding", "ressd", names, drained=True)
@@ -235,14 +235,14 @@ def advil_padding(results: Results) -> Measurement:
 
 @measure
 def advil_hot_gain(results: Results) -> Measurement:
-    """Figure 8, hot data on Phone_6H."""
+    """Measure the gain from hot data on Phone_6H (Figure 8)."""
     gain = 100 * (gain_of(results, DRAWN, over="padding") - 1)
     return Measurement(f"{signed(gain)} %", {"gain_pct": gain}, _beside(results, [DRAWN], "padding", "%"))
 
 
 @measure
 def advil_hot_loss(results: Results) -> Measurement:
-    """Figure 8, hot data where there is none."""
+    """Measure the loss from hot data for workloads without any (Figure 8)."""
     names = ("RandomWrite", "Postmark")
     found = gains(results, "advil", "padding", names)
     changes = [100 * (gain - 1) for gain in found.values()]
@@ -260,7 +260,7 @@ def _bandwidths(device: str, settings: str, page_kb: int, block_kb: int) -> list
 
 @measure
 def advil_ratios(results: Results) -> Measurement:
-    """Table II: sequential reads over writes by clustered blocks; those writes over random ones of 4 KB."""
+    """Measure the ratios of Table II: sequential reads to clustered writes, those to random 4 KB writes."""
     run = results.run("advil", input="RandomWrite")
     settings = json.dumps(run["settings"])
     devices = [(run["device"], settings), (run["options"]["second"], "{}")]
@@ -278,12 +278,12 @@ def advil_ratios(results: Results) -> Measurement:
 
 
 def pattern(results: Results, grid: str) -> list[tuple[int, int]]:
-    """Start and length, in sectors, of the first writes to the original area in Figure 9."""
+    """Return start and length, in sectors, of the first writes to the original area (Figure 9)."""
     return [(sector, sectors) for sector, sectors in results.run(grid, input=DRAWN)["first_writes"]]
 
 
 def random_writes(writes: list[tuple[int, int]]) -> int:
-    """Count small writes that do not go on where the one before ended."""
+    """Count the small writes that do not start where the previous write ended."""
     return sum(
         sectors < _SMALL and before + length != sector
         for (before, length), (sector, sectors) in itertools.pairwise(writes)
@@ -292,7 +292,7 @@ def random_writes(writes: list[tuple[int, int]]) -> int:
 
 @measure
 def advil_pattern(results: Results) -> Measurement:
-    """Figure 9, before and after."""
+    """Compare the patterns of writes without and with Advil (Figure 9)."""
     before, after = (random_writes(pattern(results, grid)) for grid in ("bare", "advil"))
     run = results.run("advil", input=DRAWN)
     layer = run["layers"][0]

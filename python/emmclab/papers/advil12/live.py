@@ -1,4 +1,4 @@
-"""Advil above a served device: the measures of Kim & Kim's claims on results of `advil-live`."""
+"""Advil above a served device: the measures that test Kim & Kim's claims on the results of `advil-live`."""
 
 from __future__ import annotations
 
@@ -8,30 +8,30 @@ from emmclab.papers.advil12.bandwidth import SEQUENTIAL, gains
 from emmclab.papers.measuring import Measurement, measure, table
 from emmclab.studies.results import Results
 
-#: What ends the names of the grids with models of the programs in place of the programs.
+#: Suffix of the grids that run models of the programs instead of the programs.
 SIMULATED = "-simulated"
 #: Programs of the paper that a layer changes; SQLite is not one of them.
 _CHANGED = ("RandomWrite", "Postmark")
-#: Columns of Table II by the mode of fio.
+#: Columns of Table II by fio's name of the mode.
 COLUMNS = {
     "read": "seq_read_mb_s",
     "write": "seq_write_mb_s",
     "randread": "random_read_mb_s",
     "randwrite": "random_write_mb_s",
 }
-#: Device of Table II that the programs run on.
+#: The device of Table II on which the programs run.
 _DEVICE = "eMMC"
 
 
 def modelled(results: Results, grid: str, names: Iterable[str], over: str = "bare") -> dict[str, float]:
-    """Gain of a layer with the models of the programs, for those that have one."""
+    """Return the gain of a layer with the models of the programs, for the programs that have one."""
     known = [run["input"] for run in results.select(grid + SIMULATED)]
     wanted = [name for name in names if name in known]
     return gains(results, grid + SIMULATED, over + SIMULATED, wanted) if wanted else {}
 
 
 def _beside(results: Results, names: Iterable[str], over: str = "bare") -> str:
-    """Return the figures beside a live one: with the log drained, and with models of the programs."""
+    """Return figures for comparison with a live one, in words: with the log drained, and with the models."""
     names = list(names)
     drained = gains(results, "advil", over, names, drained=True)
     models = modelled(results, "advil", names, over)
@@ -47,7 +47,7 @@ def _said(found: dict[str, float]) -> str:
 
 @measure
 def advil_postmark(results: Results) -> Measurement:
-    """Figure 7, Postmark."""
+    """Measure the gain for Postmark (Figure 7)."""
     gain = gains(results, "advil", names=["Postmark"])["Postmark"]
     bare = results.run("bare", input="Postmark")["requests"]
     note = (
@@ -62,7 +62,7 @@ def advil_postmark(results: Results) -> Measurement:
 
 @measure
 def advil_sequential(results: Results) -> Measurement:
-    """Figure 7, sequential write."""
+    """Measure the gain for sequential writes (Figure 7)."""
     gain = gains(results, "advil", names=[SEQUENTIAL])[SEQUENTIAL]
     return Measurement(
         f"{gain:.3f}x",
@@ -74,13 +74,13 @@ def advil_sequential(results: Results) -> Measurement:
 
 @measure
 def advil_over_ressd(results: Results) -> Measurement:
-    """Figure 7, Advil against ReSSD."""
+    """Compare Advil with ReSSD (Figure 7)."""
     found = gains(results, "advil", "ressd", _CHANGED)
     return Measurement(_said(found), {"least": min(found.values())}, _beside(results, found, "ressd"))
 
 
 def rates(results: Results) -> dict[tuple[str, int], float]:
-    """MB/s of direct I/O on a file, by mode of fio and KB of a request."""
+    """Return MB/s of direct I/O on a file, by fio's mode and request size in KB."""
     found = {}
     for run in results.select("table2"):
         _, mode, kb = run["input"].split()
@@ -90,7 +90,7 @@ def rates(results: Results) -> dict[tuple[str, int], float]:
 
 
 def published_rates() -> dict[tuple[str, int], float]:
-    """The same as Table II has it for the eMMC."""
+    """Return the same rates as published in Table II for the eMMC."""
     rows = [row for row in table("advil12_table2_bandwidth") if row["device"] == _DEVICE]
     return {
         (mode, int(row["unit_kb"])): float(row[column]) for row in rows for mode, column in COLUMNS.items()
@@ -99,7 +99,7 @@ def published_rates() -> dict[tuple[str, int], float]:
 
 @measure
 def advil_ratios(results: Results) -> Measurement:
-    """Table II: sequential reads over writes by clustered blocks; those writes over random ones of 4 KB."""
+    """Measure the ratios of Table II: sequential reads to clustered writes, those to random 4 KB writes."""
     found, paper = rates(results), published_rates()
     write = found["read", 4096] / found["write", 4096]
     random = found["write", 4096] / found["randwrite", 4]

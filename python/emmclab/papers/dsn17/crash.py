@@ -1,4 +1,4 @@
-"""Power cuts under the journal layer: the measure of the paper's claim on results of `dsn17-crash`."""
+"""Power cuts under the journal layer: the measure that tests the paper's claim on `dsn17-crash`."""
 
 from __future__ import annotations
 
@@ -6,23 +6,23 @@ from emmclab.papers.measuring import Measurement, measure
 from emmclab.studies.cut_result import DOCUMENTED, KEPT, CutRun
 from emmclab.studies.results import Results
 
-#: The grid under test, and the control that has to lose something.
+#: The tested grid, and the control grid that must lose something.
 TESTED, CONTROL = "aware", "no_barrier"
 
 
 def cells(results: Results, grid: str) -> list[CutRun]:
-    """Return the runs of a grid in which power was cut."""
+    """Return the runs of a grid with power cuts."""
     return [run for run in results.cut_runs() if run.cell.grid == grid]
 
 
 def broken(runs: list[CutRun]) -> list[CutRun]:
-    """Return the runs of which some state broke a promise that is documented to hold."""
+    """Return the runs with a state that broke a documented promise."""
     return [run for run in runs if run.result.verdict not in (KEPT, DOCUMENTED)]
 
 
 @measure
 def recovers(results: Results) -> Measurement:
-    """Runs under the layer that lose what was promised, of all its runs."""
+    """Measure how many of the runs under the layer lose data that was promised to be durable."""
     tested, control = cells(results, TESTED), cells(results, CONTROL)
     lost, lost_control = broken(tested), broken(control)
     cuts = sum(run.result.cuts for run in tested)
@@ -32,7 +32,7 @@ def recovers(results: Results) -> Measurement:
     return Measurement(
         f"{len(tested) - len(lost)} of {len(tested)} runs recover from all of {cuts:,} cuts",
         {"broken_runs": float(len(lost)), "control_broken_runs": float(len(lost_control))},
-        f"{said}{states:,} different states that the contract of the device allows at these moments, each "
+        f"{said}{states:,} different states that the contract of the device allows at these times, each "
         "recovered and "
         f"judged. Without flushes {len(lost_control)} of {len(control)} runs lose what was promised "
         f"({sum(run.result.lost_states for run in control):,} states of "

@@ -1,4 +1,4 @@
-"""The page of `dsn17-crash`: the claim, and each run whose power was cut."""
+"""The page of `dsn17-crash`: the claim, and each run with power cuts."""
 
 from __future__ import annotations
 
@@ -28,5 +28,5 @@ def render(results: Results, judged: Sequence[Claim], drawn: Sequence[Drawing]) 
 
 
 def drawings(_results: Results) -> list[Drawing]:
-    """Draw nothing: the table says it."""
+    """Return no drawings, because the table shows the results."""
     return []

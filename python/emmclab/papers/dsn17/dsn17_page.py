@@ -1,4 +1,4 @@
-"""The page of `dsn17`: claims, applications under each mode, and what each feature wins."""
+"""The page of `dsn17`: claims, applications under each mode, and the gain of each feature."""
 
 from __future__ import annotations
 
@@ -57,12 +57,12 @@ def render(results: Results, judged: Sequence[Claim], drawn: Sequence[Drawing]) 
 
 
 def _inputs(results: Results) -> list[str]:
-    """Return the programs and traces of one's own, without the recordings on ext4 without a journal."""
+    """Return the programs and the user's own traces, without the recordings on ext4 without a journal."""
     return [name for name in results.inputs if name.removesuffix("-no-journal") == name]
 
 
 def _gained(results: Results, device: str) -> list[tuple[str, float, list[float]]]:
-    """Return for each input the seconds in `legacy`, and the percent by which each other one is faster."""
+    """Return for each input the seconds in `legacy`, and by how many percent each other mode is faster."""
     rows = []
     for name in _inputs(results):
         base = seconds(results.run(BASE, input=name, device=device))
@@ -73,7 +73,7 @@ def _gained(results: Results, device: str) -> list[tuple[str, float, list[float]
 
 
 def _work(results: Results, device: str) -> list[tuple[str, str, list[float]]]:
-    """Return for each input and mode what the device did, and how long durable requests took."""
+    """Return for each input and mode the device's work and the time of durable requests."""
     rows = []
     for name in _inputs(results):
         for mode in MODES:
@@ -100,7 +100,7 @@ def _work(results: Results, device: str) -> list[tuple[str, str, list[float]]]:
 
 
 def drawings(results: Results) -> list[Drawing]:
-    """Draw what each feature wins on each device, and where the written bytes go."""
+    """Draw the gain of each feature on each device, and the parts of the written bytes."""
     return [*(_ablation(results, device) for device in DEVICES), _shares(results)]
 
 

@@ -1,4 +1,4 @@
-"""Modes of the journal layer against each other: the measures of the claims on results of `dsn17`."""
+"""Compares modes of the journal layer: the measures that test the claims on the results of `dsn17`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from emmclab.studies.kept_types import Run
 from emmclab.studies.results import Results
 from emmclab.traces.reading import bundled
 
-#: Modes of the layer, which are grids of the study, with what they are.
+#: Modes of the layer, which are grids of the study, with a description of each.
 MODES = {
     "legacy": "as ext4 asks",
     "no_barrier": "no flushes (unsafe)",
@@ -23,28 +23,30 @@ MODES = {
     "packed": "one write",
     "aware": "all three",
 }
-#: Modes that keep what ext4 promises.
+#: Modes that keep the promises of ext4.
 SAFE = ("ordered_fua", "delta", "packed", "aware")
 BASE, BOUND, AWARE = "legacy", "no_journal", "aware"
-#: The grid of the same programs on ext4 that was made without a journal, and how its inputs are named.
+#: The grid of the same programs on ext4 without a journal, and the suffix of its inputs' names.
 IDEAL, _NO_JOURNAL = "ext4-no-journal", "-no-journal"
-#: The device that claims are judged on comes first: of the class of the prototype, with a cache to flush.
+#: The device on which claims are judged comes first: of the prototype's class, with a cache to flush.
 DEVICES = ("emmc50-cache", "emmc50-write-through", "emmc51-cache")
-#: Recorded programs: applications, and benchmarks of one call. Traces of one's own are shown, not judged.
+#: Recorded programs: applications, and benchmarks of a single call. The user's own traces are shown, not
+#: judged.
 APPLICATIONS = ("mail", "chat", "app-install", "camera")
 SQLITE = ("sqlite-delete", "sqlite-truncate", "sqlite-persist", "sqlite-wal")
 BENCHMARKS = (*SQLITE, "create-files")
 PROGRAMS = (*BENCHMARKS, *APPLICATIONS)
-#: How many times as long as the recording machine's a core of a phone of 2014 computes: assumed.
+#: Assumed ratio of the computing time on a core of a phone of 2014 to that on the recording machine.
 CPU_FACTOR = 4.0
 _KERNELS = "-kernels"
 
 
 @cache
 def _cpu_s() -> dict[str, float]:
-    """Return the processor time of each program with its system calls, on the recording machine.
+    """Return the processor time of each program and its system calls, on the recording machine, in s.
 
-    The same time is used with and without a journal, as single runs differ by more than the two.
+    The same time is used with and without a journal, because the difference is smaller than that between
+    single runs.
     """
     measured: dict[str, float] = json.loads(
         (bundled(annotated=True)[0].parent / "cpu_s.json").read_text(encoding="utf-8")
@@ -54,7 +56,7 @@ def _cpu_s() -> dict[str, float]:
 
 @cache
 def _contents() -> dict[str, dict[str, float]]:
-    """Return of the log of each program: blocks that were logged before, shares of bytes and sectors."""
+    """Return by program: logged blocks that were logged before, and unchanged shares of bytes and sectors."""
     found: dict[str, dict[str, float]] = json.loads(
         (bundled(annotated=True)[0].parent / "journal_contents.json").read_text(encoding="utf-8")
     )
@@ -62,24 +64,24 @@ def _contents() -> dict[str, dict[str, float]]:
 
 
 def device_seconds(run: Run) -> float:
-    """Time of a run without that of the host: closed loop."""
+    """Return the time of a closed-loop run without the time of the host, in s."""
     return float(run["run"]["simulated_s"])
 
 
 def seconds(run: Run, cpu_factor: float = CPU_FACTOR) -> float:
-    """Run time of a program: that of its requests, and of the processor between them."""
+    """Return a program's run time: the time of its requests, and the processor time between them, in s."""
     program = run["input"].removesuffix(_NO_JOURNAL)
     return device_seconds(run) + cpu_factor * _cpu_s().get(program, 0.0)
 
 
 def durable_pct(run: Run) -> float:
-    """Share of the run time that passes in flushes and durable writes, percent."""
+    """Return the share of the run time that is spent in flushes and durable writes, in percent."""
     durable = run["durable"]
     return 100 * float(durable["requests"]) * float(durable["mean_ms"]) / 1e3 / seconds(run)
 
 
 def ideal_run(results: Results, name: str, device: str) -> Run:
-    """Return the run of a program on ext4 without a journal; of a trace of one's own, the bound."""
+    """Return the run of a program on ext4 without a journal; for a user's own trace, the lower bound."""
     if name in PROGRAMS:
         return results.run(IDEAL, input=name + _NO_JOURNAL, device=device)
     return results.run(BOUND, input=name, device=device)
@@ -92,7 +94,7 @@ def times(
     names: Iterable[str] = APPLICATIONS,
     cpu_factor: float = CPU_FACTOR,
 ) -> dict[str, float]:
-    """Run times of programs in a mode, or on ext4 without a journal, s."""
+    """Return the run times of programs in a mode, or on ext4 without a journal, in s."""
     runs = {
         name: ideal_run(results, name, device)
         if mode == IDEAL
@@ -103,7 +105,7 @@ def times(
 
 
 def faster(before: dict[str, float], after: dict[str, float]) -> dict[str, float]:
-    """Percent by which each program is faster, by the ratio of times."""
+    """Return by how many percent each program is faster, as a ratio of times."""
     return {name: 100 * (before[name] / after[name] - 1) for name in before}
 
 
@@ -114,7 +116,7 @@ def gains(
     names: Iterable[str] = APPLICATIONS,
     cpu_factor: float = CPU_FACTOR,
 ) -> dict[str, float]:
-    """Percent by which each program is faster in a mode than as ext4 asks."""
+    """Return by how many percent each program is faster in a mode than in `legacy`."""
     names = tuple(names)
     return faster(
         times(results, BASE, device, names, cpu_factor), times(results, mode, device, names, cpu_factor)
@@ -131,7 +133,7 @@ def _range(values: Iterable[float], text: Callable[[float], str] = _plain) -> st
 
 
 def _under_kernels(results: Results) -> str:
-    """Return the gain of `aware` under the kernels of the other readings."""
+    """Return the gain of `aware` with the kernels of the other readings, in words."""
     parts = []
     runs = {grid: list(results.select(grid + _KERNELS)) for grid in (BASE, AWARE)}
     for kernel in dict.fromkeys(run["settings"]["host.kernel"] for run in runs[BASE]):
@@ -153,7 +155,7 @@ def _journals(results: Results, field: str, names: Iterable[str] = APPLICATIONS)
 
 @measure
 def journal_share(results: Results) -> Measurement:
-    """Share of the journal in written bytes."""
+    """Measure the journal's share of the written bytes."""
     shares = _journals(results, "journal_pct")
     benchmarks = _journals(results, "journal_pct", BENCHMARKS)
     return Measurement(
@@ -167,7 +169,7 @@ def journal_share(results: Results) -> Measurement:
 
 @measure
 def unchanged(results: Results) -> Measurement:
-    """Share of logged sectors that are as in the last logged copy, over the blocks of all programs."""
+    """Measure the share of logged sectors that equal their last logged copy, over all programs."""
     logged = {name: results.profiles[name]["journal"]["logged"] for name in PROGRAMS}
     blocks = sum(found["compared"] for found in logged.values())
     share = sum(found["compared"] * found["unchanged_sectors_pct"] for found in logged.values()) / blocks
@@ -187,7 +189,7 @@ def unchanged(results: Results) -> Measurement:
 
 @measure
 def barrier(results: Results) -> Measurement:
-    """Share of the run time that passes in flushes and durable writes."""
+    """Measure the share of the run time that is spent in flushes and durable writes."""
     found = {
         device: [durable_pct(results.run(BASE, input=name, device=device)) for name in APPLICATIONS]
         for device in DEVICES
@@ -215,7 +217,7 @@ def barrier(results: Results) -> Measurement:
 
 @measure
 def gain(results: Results) -> Measurement:
-    """Gain of `aware` over `legacy`."""
+    """Measure the gain of `aware` over `legacy`."""
     own = gains(results, AWARE)
     saved = [100 * found / (100 + found) for found in own.values()]
     alone = gains(results, AWARE, cpu_factor=0.0)
@@ -229,27 +231,27 @@ def gain(results: Results) -> Measurement:
     )
 
 
-#: Said where a run time decides.
+#: A note for figures that depend on a run time.
 _ASSUMED_CPU = (
     f"The processor is assumed to take {CPU_FACTOR:g} times as long as on the machine of the recording."
 )
 
 
 def _elsewhere(results: Results, mode: str) -> str:
-    """Return the gains of a mode on the devices that the claims are not judged on."""
+    """Return the gains of a mode on the devices on which claims are not judged, in words."""
     return "; ".join(
         f"on {device} {_range(gains(results, mode, device).values(), signed)}" for device in DEVICES[1:]
     )
 
 
 def over_ideal(results: Results, device: str, ideal: str = IDEAL, *, mode: str = AWARE) -> dict[str, float]:
-    """Percent of run time that a mode takes over ext4 without a journal, or over the bound."""
+    """Return by how many percent a mode takes longer than ext4 without a journal, or than the bound."""
     return faster(times(results, mode, device), times(results, ideal, device))
 
 
 @measure
 def ideal(results: Results) -> Measurement:
-    """Time that `aware` takes over ext4 without a journal."""
+    """Measure how much longer `aware` takes than ext4 without a journal."""
     own = over_ideal(results, DEVICES[0])
     bound = fmean(over_ideal(results, DEVICES[0], BOUND).values())
     beside = "; ".join(
@@ -274,7 +276,7 @@ def _said(found: dict[str, float], text: Callable[[float], str] = signed) -> str
 
 @measure
 def wal_truncate(results: Results) -> Measurement:
-    """Transactions a second through a write-ahead log over those with a truncated rollback journal."""
+    """Compare transactions per second with a write-ahead log and with a truncated rollback journal."""
     ratios = {}
     for device in DEVICES:
         found = times(results, BASE, device, SQLITE)
@@ -297,7 +299,7 @@ def wal_truncate(results: Results) -> Measurement:
 
 @measure
 def journal_of_journal(results: Results) -> Measurement:
-    """What the file system's journal costs SQLite."""
+    """Measure the cost of the file system's journal for SQLite."""
     own, *others = (
         faster(times(results, BASE, device, SQLITE), times(results, IDEAL, device, SQLITE))
         for device in DEVICES
@@ -314,7 +316,7 @@ def journal_of_journal(results: Results) -> Measurement:
 
 @measure
 def delta_gain(results: Results) -> Measurement:
-    """Gain of logging only changed sectors."""
+    """Measure the gain of logging only changed sectors."""
     own = gains(results, "delta")
     return Measurement(
         f"{signed(fmean(own.values()))} % (mean; {_range(own.values(), signed)})",
@@ -328,7 +330,7 @@ def delta_gain(results: Results) -> Measurement:
 
 @measure
 def journal_bytes(results: Results) -> Measurement:
-    """Share of the journal where files are made durable one by one."""
+    """Measure the journal's share if files are made durable one by one."""
     shares = _journals(results, "journal_pct", PROGRAMS)
     return Measurement(
         f"{shares['create-files']:.0f} %",

@@ -1,4 +1,4 @@
-"""Applications over storage devices: the measures of the claims on results of `fast12`."""
+"""Applications on storage devices: the measures that test the claims on the results of `fast12`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from emmclab.runtime.signed import signed
 from emmclab.studies.kept_types import Run
 from emmclab.studies.results import Results
 
-#: Applications of the talk, slide 16.
+#: The applications of the talk (slide 16).
 APPLICATIONS = (
     "webbench",
     "maps",
@@ -23,9 +23,9 @@ APPLICATIONS = (
     "rlbench",
     "applaunch",
 )
-#: The internal flash, whose speed is assumed.
+#: The internal flash; its speed is an assumption.
 INTERNAL = "nexusone"
-#: The cards by the talk's names, in the order of its table, with the device presets.
+#: Device presets of the cards by their names in the talk, in the order of its table.
 CARDS = {
     "Transcend": "transcend-c2",
     "RiData": "ridata-c2",
@@ -37,27 +37,27 @@ CARDS = {
     "PNY": "pny-c10",
 }
 KINGSTON = CARDS["Kingston"]
-#: The cards without Kingston, as slides 18 to 20 have them.
+#: The cards except Kingston, which slides 18 to 20 leave out.
 OTHERS = tuple(name for name in CARDS.values() if name != KINGSTON)
 NETWORKS = ("wifi", "usb")
 WEBBENCH = "webbench"
-#: The grids: presets as they come, and the other mapping scheme that gives the published figures.
+#: Grids of the study: the presets unchanged, and the other mapping scheme that fits the published figures.
 GRID, LOG_BLOCKS = "cards", "log-blocks"
-#: The number of log blocks of a card, and that of the presets.
+#: The setting for the number of log blocks of a card, and its value in the presets.
 LOG_BLOCKS_KEY, PRESET_LOG_BLOCKS = "mapping.log_blocks", 4
-#: A block of the file systems.
+#: Block size of the file systems, bytes.
 _BLOCK = 4096
-#: The part of a run that is its start.
+#: The share of a run that counts as its start.
 _START = 0.25
 
 
 def seconds(run: Run) -> float:
-    """What the user waited for."""
+    """Return the run time, which is the time that the user waited, in s."""
     return run["app"]["runtime_s"]
 
 
 def runs_of(results: Results, name: str, network: str, log_blocks: int = 0) -> dict[str, Run]:
-    """Return the run of an application on each device; with `log_blocks`, under `bast` with as many."""
+    """Return the run of an application on each device; `log_blocks` above 0 selects `bast` with as many."""
     found = {run["device"]: run for run in results.select(GRID, input=name, network=network)}
     if log_blocks:
         others = results.select(LOG_BLOCKS, input=name, network=network)
@@ -66,19 +66,19 @@ def runs_of(results: Results, name: str, network: str, log_blocks: int = 0) -> d
 
 
 def spread(runs: Mapping[str, Run], devices: Iterable[str]) -> float:
-    """Slowest over fastest - 1, percent."""
+    """Return (slowest / fastest - 1) of the run times on these devices, in percent."""
     times = [seconds(runs[device]) for device in devices]
     return 100 * (max(times) / min(times) - 1)
 
 
 def _waiting(run: Run) -> float:
-    """The time of a run without that of its own work on cores, s."""
+    """Return the run time without the application's own processor time, in s."""
     return seconds(run) - float(run["app"]["states"]["running"]) / 1e9
 
 
 @measure
 def webbench_spread(results: Results) -> Measurement:
-    """Spread of WebBench over devices."""
+    """Measure how much the run time of WebBench differs between devices."""
     found = {network: runs_of(results, WEBBENCH, network) for network in NETWORKS}
     other = runs_of(results, WEBBENCH, "wifi", PRESET_LOG_BLOCKS)
     wifi, usb = (spread(found[network], OTHERS) for network in NETWORKS)
@@ -97,12 +97,12 @@ def webbench_spread(results: Results) -> Measurement:
 
 
 def fits_axis(slowest_s: float, axis_s: float) -> bool:
-    """Return whether the longest bar of a chart is longer than half of its axis, and not than all of it."""
+    """Return whether the longest bar of a chart is longer than half of the axis, and not longer than it."""
     return axis_s / 2 <= slowest_s <= axis_s
 
 
 def slowest_against_axes(results: Results) -> list[tuple[str, float, float]]:
-    """Return for each chart of slides 18 to 20 its name, the slowest card's run time and the axis, s."""
+    """Return name, the slowest card's run time and the axis length (s) for each chart of slides 18 to 20."""
     found = []
     for row in table("fast12_axes"):
         runs = runs_of(results, row["application"], "wifi")
@@ -115,7 +115,7 @@ def slowest_against_axes(results: Results) -> list[tuple[str, float, float]]:
 
 @measure
 def axes(results: Results) -> Measurement:
-    """Run time on the slowest card against the axes of the talk's charts."""
+    """Compare the run times on the slowest card with the axes of the talk's charts."""
     charts = slowest_against_axes(results)
     within = sum(fits_axis(slowest, axis) for _, slowest, axis in charts)
     said = ", ".join(f"{name} {slowest:,.0f} of {axis:,.0f} s" for name, slowest, axis in charts)
@@ -132,7 +132,7 @@ def axes(results: Results) -> Measurement:
 
 @measure
 def network(results: Results) -> Measurement:
-    """Change of WebBench by a network ten times as fast."""
+    """Measure how much a network that is ten times as fast changes the run time of WebBench."""
     wifi, usb = (runs_of(results, WEBBENCH, name) for name in NETWORKS)
     change = {card: 100 * (seconds(wifi[card]) / seconds(usb[card]) - 1) for card in CARDS.values()}
     others = {
@@ -158,13 +158,13 @@ def _writes(run: Run) -> RequestGroup:
 
 
 def _ratio(run: Run) -> float:
-    """Sequential over random writes, by number."""
+    """Return the number of sequential writes for each random write."""
     group = _writes(run)
     return float(group["sequential"] / max(1, group["requests"] - group["sequential"]))
 
 
 def _ratio_of_blocks(run: Run) -> float:
-    """The same by blocks of 4 KB: those that do not begin a random write are sequential."""
+    """Return the same ratio in blocks of 4 KB; of a random write, only the first block counts as random."""
     group = _writes(run)
     random = group["requests"] - group["sequential"]
     return float((group["bytes"] / _BLOCK - random) / max(1, random))
@@ -177,7 +177,7 @@ def _cards(results: Results) -> dict[str, Run]:
 
 @measure
 def random_time(results: Results) -> Measurement:
-    """Share of random writes in the time of writes, on each card."""
+    """Measure which share of the time of writes random writes take on each card."""
     runs = _cards(results)
     shares = {
         card: 100 * (1 - _writes(run)["sequential_device_ns"] / _writes(run)["device_ns"])
@@ -194,7 +194,7 @@ def random_time(results: Results) -> Measurement:
 
 @measure
 def speed_class(results: Results) -> Measurement:
-    """Rank correlation of the speed class and the speed of applications."""
+    """Measure the rank correlation between the speed class of cards and the speed of applications."""
     classes = {row["vendor"]: float(row["speed_class"]) for row in table("fast12_sdcards")}
     found = {}
     for name in APPLICATIONS:
@@ -217,7 +217,7 @@ def speed_class(results: Results) -> Measurement:
 
 
 def rank_correlation(pairs: Iterable[tuple[float, float]]) -> float:
-    """Spearman's rank correlation; equal values have the mean of their ranks.
+    """Return Spearman's rank correlation; equal values get the mean of their ranks.
 
     >>> rank_correlation([(1, 10), (2, 20), (3, 30)]), rank_correlation([(1, 3), (2, 2), (3, 1)])
     (1.0, -1.0)
@@ -239,7 +239,7 @@ def _ranks(values: Iterable[float]) -> list[float]:
 
 @measure
 def spreads(results: Results) -> Measurement:
-    """Spread of each application over the cards without Kingston."""
+    """Measure how much the run time of each application differs between the cards without Kingston."""
     found, open_ = (
         {name: spread(runs_of(results, name, "wifi", count), OTHERS) for name in APPLICATIONS}
         for count in (0, PRESET_LOG_BLOCKS)
@@ -254,7 +254,7 @@ def spreads(results: Results) -> Measurement:
 
 @measure
 def webbench_writes(results: Results) -> Measurement:
-    """Reads and writes of WebBench."""
+    """Measure the reads and writes of WebBench."""
     runs = _cards(results)
     counts = [run["app"]["requests"]["all"] for run in runs.values()]
     reads = [
@@ -274,20 +274,20 @@ def webbench_writes(results: Results) -> Measurement:
 
 
 def _early(run: Run) -> float:
-    """Share of the time of reads in the first quarter of the run, percent."""
+    """Return the share of the time of reads that falls into the first quarter of the run, in percent."""
     lane = run["app"]["over_time"]["lanes"][0]["states"].get("read", [])
     first = max(1, round(len(lane) * _START))
     return float(100 * sum(lane[:first]) / max(1, sum(lane)))
 
 
 def processor_s(run: Run) -> float:
-    """Processor time of cores and kernel threads."""
+    """Return the processor time of cores and kernel threads, in s."""
     return float(run["app"]["cpu_ns"] + run["app"]["kernel_cpu_ns"]) / 1e9
 
 
 @measure
 def processor(results: Results) -> Measurement:
-    """Processor time on the slow card over that on the fast one."""
+    """Compare the processor time on the slow card with that on the fast card."""
     found, on_cores = {}, {}
     for name in APPLICATIONS:
         runs = runs_of(results, name, "wifi")

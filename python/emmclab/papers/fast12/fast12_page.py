@@ -1,4 +1,4 @@
-"""The page of `fast12`: claims, what users wait for on each device, and whether it is still true."""
+"""The page of `fast12`: claims, what users wait for on each device, and whether it still holds today."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from emmclab.papers.pages import assemble_page
 from emmclab.studies.kept_types import Run
 from emmclab.studies.results import Results
 
-#: All devices of the talk, the internal flash first.
+#: All devices of the talk; the internal flash is the first.
 DEVICES = (INTERNAL, *CARDS.values())
 TODAY = "today"
 
@@ -68,12 +68,12 @@ def render(results: Results, judged: Sequence[Claim], drawn: Sequence[Drawing]) 
 
 
 def storage_pct(run: Run) -> float:
-    """Share of the runtime that the device is the cause of, percent."""
+    """Return the share of the run time that is caused by the device, in percent."""
     return 100 * float(run["app"]["storage_s"]) / seconds(run)
 
 
 def _runtimes(results: Results, network: str) -> list[tuple[str, list[float], list[float], float]]:
-    """Return for each application runtimes, shares of storage and the spread without Kingston."""
+    """Return run times, shares of storage and the spread without Kingston for each application."""
     rows = []
     for name in APPLICATIONS:
         runs = runs_of(results, name, network)
@@ -83,7 +83,7 @@ def _runtimes(results: Results, network: str) -> list[tuple[str, list[float], li
 
 
 def _schemes(results: Results) -> list[tuple[str, list[tuple[str, float, float]]]]:
-    """Return the runtime of each application under both mapping schemes, on the cards with both."""
+    """Return the run time of each application under both mapping schemes, on the cards that ran both."""
     rows = []
     for name in APPLICATIONS:
         plain = runs_of(results, name, "wifi")
@@ -94,7 +94,7 @@ def _schemes(results: Results) -> list[tuple[str, list[tuple[str, float, float]]
 
 
 def _background(results: Results) -> list[tuple[str, list[tuple[float, float]]]]:
-    """Return for each application its run time alone and beside background applications, by device."""
+    """Return the run time of each application alone and with background applications, by device."""
     rows: dict[str, list[tuple[float, float]]] = {}
     for run in results.select("background"):
         name = run["input"].split(" + ")[0]
@@ -116,7 +116,7 @@ class _Fit(TypedDict):
 
 
 def _fit(results: Results) -> _Fit:
-    """Return the search for the number of log blocks: each number that was tried, and each held out."""
+    """Return the search for the number of log blocks: all tried numbers, and each held-out application."""
     found = points(results)
     tried = [
         (
@@ -137,7 +137,7 @@ def _today_devices(results: Results) -> list[str]:
 
 
 def _today(results: Results) -> list[tuple[str, list[float], list[float]]]:
-    """Return runtimes and shares of storage on a phone of 2020."""
+    """Return run times and shares of storage of each application on a phone of 2020."""
     rows = []
     for name in APPLICATIONS:
         runs = list(results.select(TODAY, input=name, network="wifi"))
@@ -146,7 +146,7 @@ def _today(results: Results) -> list[tuple[str, list[float], list[float]]]:
 
 
 def _today_answer(results: Results) -> str:
-    """Say whether it is still true of the devices of today, the cards left out."""
+    """Return a sentence on whether the result still holds for devices of today, without the cards."""
     shares: list[float] = []
     spreads = []
     for name in APPLICATIONS:
@@ -164,7 +164,7 @@ def _today_answer(results: Results) -> str:
 
 
 def drawings(results: Results) -> list[Drawing]:
-    """Draw each application on each device, and the devices of today."""
+    """Draw each application on each device, and the same for the devices of today."""
     cards = [_states(name, results, DEVICES) for name in APPLICATIONS]
     return [*cards, _still(results)]
 

@@ -1,7 +1,7 @@
-"""Findings: results that no paper of the list has, each with question, method, figure and limits.
+"""Findings: results of our own that are in none of the papers, each with question, method, figure and limits.
 
 `findings.toml` declares them; `measured` has the function that answers each from the results of a study.
 """
 
-#: What `emmclab reproduce` calls the findings.
+#: The name of the findings in `emmclab reproduce`.
 NAME = "findings"

@@ -1,4 +1,4 @@
-"""The declared findings, answered on the results that they need."""
+"""The declared findings, and their answers from results."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ class Finding:
     question: str
     method: str
     limits: str
-    #: The function of `measured` that answers it, and the command that shows it again.
+    #: The function of `measured` that computes the answer, and the command that reproduces it.
     measure: str
     command: str
-    #: The study whose results it takes; empty if it takes none.
+    #: The study whose results it needs; empty if it needs none.
     study: str = ""
-    #: Whether it takes profiles of recorded traces.
+    #: Whether it needs profiles of recorded traces.
     traces: bool = False
 
     def found(self, results: Mapping[str, Results], profiles: Sequence[Profile]) -> Found | None:
-        """Return its answer; None if it needs recorded traces and there are none."""
+        """Return the answer; None if it needs recorded traces and there are none."""
         measure: Any = getattr(measured, self.measure)
         answer: Found | None
         if self.traces:
@@ -54,7 +54,7 @@ def declared() -> tuple[Finding, ...]:
 
 
 def studies() -> list[str]:
-    """Return the studies that the findings need, each once.
+    """Return the studies that the findings need, without duplicates.
 
     >>> studies()
     ['iiswc15', 'implications', 'fast12', 'dsn17', 'advil12']

@@ -1,4 +1,4 @@
-"""The page of the findings: question, answer, picture, method, limits and command of each."""
+"""The page of the findings: question, answer, chart, method, limits and command of each."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Answered = Sequence[tuple[Finding, Found | None]]
 
 
 def drawings(answered: Answered) -> list[Drawing]:
-    """Draw the figure of each finding that has an answer with values."""
+    """Draw the chart of each finding whose answer has values."""
     return [
         Drawing(
             one.id,
@@ -40,7 +40,7 @@ def drawings(answered: Answered) -> list[Drawing]:
 
 
 def write_findings(answered: Answered, results: Mapping[str, Results], path: Path) -> None:
-    """Write the page; the file appears when it is whole, and never otherwise."""
+    """Write the page atomically: the file is either complete or absent."""
     write_whole(path, render(answered, results))
 
 
@@ -61,7 +61,7 @@ def render(answered: Answered, results: Mapping[str, Results]) -> str:
         trace_names=[],
         title="findings",
         head=Head(
-            answer=f"{len(known)} of {len(answered)} questions that no paper here answers, answered",
+            answer=f"{len(known)} of {len(answered)} questions that no paper here answers have an answer",
             lead=[
                 "Each finding has a question, an answer with its figures, how it was found, what limits it, "
                 f"and the command that shows it again. To cite: emmclab {__version__}, with the name of the "
@@ -75,7 +75,7 @@ def render(answered: Answered, results: Mapping[str, Results]) -> str:
 
 
 class AnsweredFinding(TypedDict):
-    """A finding; its answer, axis and values are None and empty without the results of its study."""
+    """A finding; answer, axis and values are None or empty if the results of its study are missing."""
 
     id: str
     question: str
@@ -89,7 +89,7 @@ class AnsweredFinding(TypedDict):
 
 
 def to_dict(answered: Answered) -> list[AnsweredFinding]:
-    """Return the findings as `emmclab reproduce findings --json` prints them."""
+    """Return the findings in the form that `emmclab reproduce findings --json` prints."""
     return [
         {
             "id": one.id,

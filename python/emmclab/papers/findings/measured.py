@@ -1,4 +1,4 @@
-"""What was found, from the results of studies, of profiles, and of data that comes with emmclab."""
+"""Computes the findings from results of studies, from profiles, and from data that comes with emmclab."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from emmclab.traces.profile import Profile
 
 
 class Found(NamedTuple):
-    """An answer with its figures, and the rows of a chart (`trace`, `option`, `value`) with its axis."""
+    """An answer with its figures, and a chart: its rows (`trace`, `option`, `value`) and its axis."""
 
     answer: str
     rows: Rows
@@ -27,7 +27,7 @@ class Found(NamedTuple):
 
 
 def hybrid_merit(results: Results) -> Found:
-    """Hybrid pages against pages of 8 KB: time and space."""
+    """Compare hybrid pages with pages of 8 KB in time and space."""
     names = results.applications
     four, eight, hybrid = (
         mean_responses(results, PRIMARY, device, names) for device in (FOUR, EIGHT, HYBRID)
@@ -50,7 +50,7 @@ def hybrid_merit(results: Results) -> Found:
 
 
 def hybrid_worn(results: Results) -> Found:
-    """Write amplification of the three page sizes on a full device."""
+    """Measure the write amplification of the three page layouts on a full device."""
     waf = waf_by_pages(results)
     names = list(waf["4 KB"])
     over = {label: median(waf[label][name] / waf["4 KB"][name] for name in names) for label in waf}
@@ -65,7 +65,7 @@ def hybrid_worn(results: Results) -> Found:
 
 
 def queues_help(results: Results) -> Found:
-    """Mean response with 32 requests inside the device, over one at a time."""
+    """Compare the mean response with 32 requests inside the device and with one at a time."""
     changes = queued_changes(results)
     helped = helps(changes.values())
     return Found(
@@ -78,7 +78,7 @@ def queues_help(results: Results) -> Found:
 
 
 def two_at_once(results: Results) -> Found:
-    """Data a second of two applications at once, over the sum of both alone."""
+    """Compare the bytes per second of two applications at once with the sum of both alone."""
     alone = {(run["input"], run["device"]): run for run in results.select("cards", network="wifi")}
     over: dict[str, dict[str, float]] = {}
     longer = []
@@ -98,13 +98,13 @@ def two_at_once(results: Results) -> Found:
 
 
 def _rate(run: Run) -> float:
-    """Return bytes a second that an application reads from and writes to the device."""
+    """Return the bytes per second that an application reads from and writes to the device."""
     requests = run["requests"]
     return float((requests["bytes_read"] + requests["bytes_written"]) / run["app"]["runtime_s"])
 
 
 def tax_left(results: Results) -> Found:
-    """Run times over that on ext4 without a journal: with its journal, and with one that knows eMMC."""
+    """Compare run times on ext4 without a journal, with its own journal, and with one that knows eMMC."""
     over = {
         label: over_ideal(results, DEVICES[0], mode=mode)
         for label, mode in (("as ext4 asks", BASE), ("knows the device", AWARE))
@@ -121,7 +121,7 @@ def tax_left(results: Results) -> Found:
 
 
 def logging_length(results: Results) -> Found:
-    """Gain of Advil and ReSSD by the length of a recording."""
+    """Measure the gain of Advil and ReSSD by the length of a recording."""
     found = lengths(results)
     gains: dict[str, dict[str, float]] = {}
     for row in found:
@@ -141,7 +141,7 @@ def logging_length(results: Results) -> Found:
 
 
 def logging_wal(results: Results) -> Found:
-    """Share of the writes of SQLite that is logged, by journal mode, and what that gains."""
+    """Measure which share of SQLite's writes is logged by journal mode, and the gain from it."""
     bare, advil = (by_input(results, f"programs-{layer}") for layer in ("bare", "advil"))
     logged = {
         name: 100 * run["layers"][0]["logged_writes"] / run["requests"]["write"]
@@ -160,7 +160,7 @@ def logging_wal(results: Results) -> Found:
 
 
 def sqlite_lost() -> Found:
-    """States after a cut of power that lost what was acknowledged, by solution and workload."""
+    """Count the states after power cuts that lost acknowledged data, by solution and workload."""
     shares: dict[str, dict[str, float]] = {}
     broken = []
     for solution, rows in risks()["solutions"].items():
@@ -182,7 +182,7 @@ def sqlite_lost() -> Found:
 
 
 def link_power_saving(profiles: Sequence[Profile]) -> Found:
-    """Requests that a driver issued again when the link woke up, and what they do to the figures."""
+    """Count the requests that a driver re-issued when the link woke up, and their effect on the figures."""
     said, shares = [], {}
     for profile in profiles:
         again = profile["reissues"]
@@ -201,7 +201,7 @@ def link_power_saving(profiles: Sequence[Profile]) -> Found:
 
 
 def _rows(values: dict[str, dict[str, float]]) -> Rows:
-    """Return values by option and trace as rows."""
+    """Convert values by option and trace to rows."""
     return [
         {"trace": trace, "option": option, "value": value}
         for option, by_trace in values.items()

@@ -9,10 +9,11 @@ from emmclab.papers.measuring import Measurement, measure, rate_by_size, share, 
 from emmclab.runtime.signed import signed
 from emmclab.studies.results import Results
 
-#: Limits that are themselves figures of a table are widened by this, points: what the no-wait column rounds
-#: to.
+#: Limits that are themselves figures of a table are widened by this, percentage points, because the no-wait
+#: column is rounded.
 _ROUNDING = 0.5
-#: "Small requests (i.e., 4 KB)", Characteristic 2; and other readings of Figure 4's bars, KB.
+#: The size limit of "Small requests (i.e., 4 KB)" (Characteristic 2), and other readings of Figure 4's bars,
+#: KB.
 _SMALL = 4
 _SMALL_KB = (4, 8, 16, 32)
 #: A rank correlation that is usually called strong.
@@ -39,19 +40,19 @@ def _throughput(results: Results, op: str, sizes: tuple[int, ...]) -> Measuremen
 
 @measure
 def read_throughput(results: Results) -> Measurement:
-    """Figure 3, reads of 4 and of 256 KB."""
+    """Measure the throughput of reads of 4 and 256 KB (Figure 3)."""
     return _throughput(results, "read", (4, 256))
 
 
 @measure
 def write_throughput(results: Results) -> Measurement:
-    """Figure 3, writes of 4 KB, 256 KB and 16 MB."""
+    """Measure the throughput of writes of 4 KB, 256 KB and 16 MB (Figure 3)."""
     return _throughput(results, "write", (4, 256, 16384))
 
 
 @measure
 def writes_prevail(results: Results) -> Measurement:
-    """Characteristic 1."""
+    """Measure Characteristic 1: writes outnumber reads."""
     shares = results.of(results.applications, "write_requests_pct")
     most = [value for value in shares.values() if value > 50]
     above = sum(value > 90 for value in shares.values())

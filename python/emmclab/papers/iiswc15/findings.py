@@ -23,7 +23,7 @@ from emmclab.runtime.signed import signed
 from emmclab.studies.results import Results
 from emmclab.traces.published import published
 
-#: What counts as near a published percentage, points.
+#: Maximum distance from a published percentage that counts as near, percentage points.
 _NEAR = 5.0
 
 

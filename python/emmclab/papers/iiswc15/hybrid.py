@@ -1,4 +1,4 @@
-"""Section V: the measures of hybrid page sizes, Figures 8 and 9."""
+"""Section V: the measures of hybrid page sizes (Figures 8 and 9)."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from emmclab.traces.reading import read
 
 #: The applications that the paper names in Figure 8.
 _APPLICATION = {"best": ["Booting"], "worst": ["Movie"], "mean": []}
-#: Applications whose responses the paper draws apart, on a log scale (Figure 8b).
+#: Applications whose responses the paper draws separately, on a log scale (Figure 8b).
 _OUTLIERS = ("Booting", "CameraVideo", "Amazon", "Installing")
-#: A mean response above this says that a device cannot keep up with the trace, ms.
+#: If the mean response is above this, the device cannot keep up with the trace, ms.
 _SATURATED_MS = 1000.0
 
 
@@ -106,7 +106,7 @@ def _slowest(results: Results, responses: dict[str, float]) -> list[str]:
 
 
 def _outliers_among(slowest: list[str]) -> int:
-    """Count the paper's outliers among as many of the slowest."""
+    """Count the paper's outliers among the same number of the slowest applications."""
     return sum(name in _OUTLIERS for name in slowest[: len(_OUTLIERS)])
 
 

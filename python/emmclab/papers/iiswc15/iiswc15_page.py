@@ -1,4 +1,4 @@
-"""The page of a reproduction: the answer first, then every table and figure beside the published one."""
+"""The page of a reproduction: the answer first, then every table and figure with the published values."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ def render(results: Results, judged: Sequence[Claim], drawn: Sequence[Drawing] |
             f"{results.about['about']}, run again: {results.about['cells']:,} profiles and simulations of "
             f"{len(results.profiles)} workloads.",
             f"{origin(results)} A claim about statistics that went into a made workload is restated: it says "
-            "that the paper's text and tables fit together, and no more. Only what could have failed counts "
-            "as tested.",
+            "that the paper's text and tables agree with each other, and no more. Only what could have "
+            "failed counts as tested.",
         ],
         definitions=table("iiswc15_table1_workloads"),
         tables=[(title, fields, _rows(results, fields)) for title, fields in TABLES],
@@ -62,14 +62,14 @@ def render(results: Results, judged: Sequence[Claim], drawn: Sequence[Drawing] |
 
 
 class _Cell(TypedDict):
-    """A figure as text, and the value that it is sorted by."""
+    """A figure as text, and the value by which it is sorted."""
 
     text: str
     value: float | str
 
 
 class _Published(TypedDict):
-    """A published figure, and the reason to doubt it; empty without one."""
+    """A published figure, and the reason to doubt it; empty if there is none."""
 
     text: str
     doubt: str

@@ -1,4 +1,4 @@
-"""The implications of IISWC 2015 and Characteristic 4 on the results of the study `implications`."""
+"""Measures of the implications of IISWC 2015 and of Characteristic 4 on the results of `implications`."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from emmclab.studies.results import Results
 
 #: The five applications that the paper names in Characteristic 4.
 _SLEEPY = ("Idle", "CallIn", "CallOut", "YouTube", "WebBrowsing")
-#: Collection that a request waits for less than this long on average is not felt, ms.
+#: If requests wait for collection for less than this on average, it is not noticed, ms.
 _UNFELT_MS = 0.1
-#: The cards beside the phone, by grid: the best of FAST 2012 for sequential and for random writes.
+#: The cards in addition to the phone, by grid: the best of FAST 2012 for sequential and for random writes.
 _CARDS = {"card-pny": "pny-c10", "card-transcend": "transcend-c2"}
-#: An option helps where the mean response falls by more than this, percent.
+#: An option helps if the mean response falls by more than this, percent.
 HELPS_PCT = 5.0
 #: The device that was fitted to Figure 3, whose large requests are packed commands.
 _FITTED_TO_FIGURE_3 = "nexus5"
-#: The size of RAM that claims are about; the study has more.
+#: The RAM size of the claims; the study also has others.
 _RAM_KB = 4096
 
 
 def by_input(
     results: Results, grid: str, *, among: Collection[str] | None = None, **settings: object
 ) -> dict[str, Run]:
-    """Return the runs of a grid by input, those with the wanted settings, of all inputs or `among` some."""
+    """Return the runs of a grid with the wanted settings, by input; `among` restricts the inputs."""
     return {
         run["input"]: run
         for run in results.select(grid, among=among)
@@ -40,7 +40,7 @@ def by_input(
 
 
 def by_routing(results: Results) -> dict[str, dict[str, dict[str, Run]]]:
-    """Return the runs with a card, for each card and way of sharing requests with it, by input."""
+    """Return the runs with a card by input, for each card and each way of sharing requests with it."""
     found: dict[str, dict[str, dict[str, Run]]] = {}
     for grid, card in _CARDS.items():
         for run in results.select(grid):
@@ -50,7 +50,7 @@ def by_routing(results: Results) -> dict[str, dict[str, dict[str, Run]]]:
 
 
 def change_pct(before: Run, after: Run) -> float:
-    """Percent by which the mean response changed; above 0 is slower."""
+    """Return the change of the mean response, in percent; above 0 is slower."""
     return 100 * (_mean_ms(after) / _mean_ms(before) - 1)
 
 
@@ -59,7 +59,7 @@ def _mean_ms(run: Run) -> float:
 
 
 def unevenness(run: Run) -> float:
-    """Return the erases of the most worn block over the mean."""
+    """Return the erases of the most worn block divided by the mean erases."""
     counts = run["wear"]["erase_counts"]
     return float(counts["max"] / max(counts["mean"], 1e-9))
 
@@ -76,7 +76,7 @@ def _said(results: Results, values: dict[str, float], unit: str) -> str:
 
 @measure
 def low_rate_service(results: Results) -> Measurement:
-    """Characteristic 4: mean service time where the device falls asleep between requests."""
+    """Measure the mean service time if the device falls asleep between requests (Characteristic 4)."""
     runs = by_input(results, "new", among=results.applications)
     service = {name: runs[name]["service"]["mean_service_ms"] for name in results.applications}
     sleepy = [service[name] for name in _SLEEPY]
@@ -114,7 +114,7 @@ def _every_idle_wakes_ms(run: Run, published: dict[str, str]) -> float:
 
 @measure
 def card_beside(results: Results) -> Measurement:
-    """Implication 1: an external card in parallel."""
+    """Measure the effect of an external card in parallel (Implication 1)."""
     base = by_input(results, "new")
     slower, total, parts = 0, 0, []
     for card, by_way in by_routing(results).items():
@@ -136,7 +136,7 @@ def card_beside(results: Results) -> Measurement:
 
 @measure
 def pauses_for_collection(results: Results) -> Measurement:
-    """Implication 2: collection in pauses against collection while requests wait."""
+    """Compare collection in pauses with collection while requests wait (Implication 2)."""
     aged, idle, stubborn = (
         by_input(results, "aged"),
         by_input(results, "idle-gc", gc__hpi=True),
@@ -166,7 +166,7 @@ def pauses_for_collection(results: Results) -> Measurement:
 
 @measure
 def ram_for_data(results: Results) -> Measurement:
-    """Implication 3: hit rates of RAM in the device."""
+    """Measure the hit rates of RAM in the device (Implication 3)."""
     writes = by_input(results, "ram-write", cache__size_kb=_RAM_KB, cache__policy="lru")
     reads = by_input(results, "ram-read", cache__read_kb=_RAM_KB)
     new = by_input(results, "new")
@@ -190,7 +190,7 @@ def ram_for_data(results: Results) -> Measurement:
 
 @measure
 def levelling(results: Results) -> Measurement:
-    """Implication 4: the most worn block under no, simple (dynamic) and elaborate (static) levelling."""
+    """Compare the most worn block under no, dynamic (simple) and static levelling (Implication 4)."""
     runs = {
         level: by_input(results, "wear", wear__levelling=level) for level in ("none", "dynamic", "static")
     }
@@ -222,7 +222,7 @@ def levelling(results: Results) -> Measurement:
 
 @measure
 def slc_for_small_writes(results: Results) -> Measurement:
-    """Implication 5: small writes to blocks in SLC mode, at half of their capacity."""
+    """Measure small writes to blocks in SLC mode, which have half of the capacity (Implication 5)."""
     values, parts, notes = {}, [], []
     recorded: dict[str, float] = {}
     for state in ("new", "aged"):
@@ -256,13 +256,13 @@ def slc_for_small_writes(results: Results) -> Measurement:
 
 
 def _faster(changes: dict[str, float], names: Iterable[str]) -> tuple[int, float]:
-    """Count the workloads that became faster, and return the median change of all."""
+    """Count the workloads that became faster, and return that with the median change of all."""
     values = [changes[name] for name in names]
     return sum(value < 0 for value in values), statistics.median(values)
 
 
 def _lost_of_slc_blocks(base: Run, lost_bytes: float) -> float:
-    """Percent of the host's part of the first block group, which is in SLC mode, that the host lost."""
+    """Return the share of the first block group (in SLC mode) that is lost to the host, in percent."""
     settings = tomllib.loads(Device.named(base["device"]).set(base["settings"]).to_toml())
     shape = settings["geometry"]
     group = shape["block_groups"][0]
@@ -279,13 +279,13 @@ def queued_changes(results: Results) -> dict[str, float]:
 
 
 def helps(changes: Iterable[float]) -> int:
-    """Count the changes of the mean response, in percent, that help."""
+    """Count the changes of the mean response, in percent, that are improvements."""
     return sum(change < -HELPS_PCT for change in changes)
 
 
 @measure
 def parallel_queues(results: Results) -> Measurement:
-    """Implication 1: many requests inside the device at once."""
+    """Measure the effect of many requests inside the device at once (Implication 1)."""
     base, changes = by_input(results, "new"), queued_changes(results)
     names = _workloads(results, changes)
     helped = helps(changes[name] for name in names)
@@ -311,7 +311,7 @@ def packing_gains(results: Results) -> dict[str, float]:
 
 @measure
 def packing(results: Results) -> Measurement:
-    """Section III-A: packed commands make long writes faster."""
+    """Measure how much faster packed commands make long writes (Section III-A)."""
     gains = packing_gains(results)
     fitted = gains.pop(_FITTED_TO_FIGURE_3)
     faster = sum(gain > HELPS_PCT for gain in gains.values())
@@ -325,7 +325,7 @@ def packing(results: Results) -> Measurement:
 
 
 def waf_by_pages(results: Results) -> dict[str, dict[str, float]]:
-    """Return the write amplification of full devices by their size of pages, and by input."""
+    """Return the write amplification of full devices by page size, and by input."""
     grids = {"4 KB": "pages-4k", "8 KB": "pages-8k", "both sizes": "pages-hps"}
     return {
         pages: {name: run["write_amplification"]["waf"] for name, run in by_input(results, grid).items()}
@@ -335,7 +335,7 @@ def waf_by_pages(results: Results) -> dict[str, dict[str, float]]:
 
 @measure
 def page_sizes_worn(results: Results) -> Measurement:
-    """Section V: what is written to the flash, and so wears it, with pages of 8 KB over pages of 4 KB."""
+    """Compare the bytes written to the flash, which wear it, for pages of 8 KB and 4 KB (Section V)."""
     waf = waf_by_pages(results)
     names = _workloads(results, waf["8 KB"])
     wear, hybrid = (

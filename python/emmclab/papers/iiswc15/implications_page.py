@@ -1,4 +1,4 @@
-"""The page of the implications: for each the question, the answer, a picture and the verdict."""
+"""The page of the implications: question, answer, chart and verdict of each."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def render(results: Results, judged: Sequence[Claim], drawn: Sequence[Drawing]) 
 
 
 def drawings(results: Results) -> list[Drawing]:
-    """Draw one picture for each implication."""
+    """Draw one chart for each implication."""
     new, aged = by_input(results, "new"), by_input(results, "aged")
     card = [
         {"trace": name, "option": f"{card}, {routing}", "value": change_pct(new[name], run)}

@@ -1,4 +1,4 @@
-"""The charts of a reproduction: from results to rows, and from rows to a chart."""
+"""The charts of a reproduction: turns results into rows, and rows into charts."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ from emmclab.traces.profile import Profile
 
 _EIGHT, _ALIGNED = "8 KB pages", "8 KB pages, aligned"
 _DEVICES = {FOUR: "4 KB pages", EIGHT: _EIGHT, HYBRID: "hybrid"}
-#: Seen on light and on dark ground.
+#: Colours that are visible on light and on dark backgrounds.
 _GREY = "#8b8fa0"
-#: Figure 3 as the paper gives it in words.
+#: The values of Figure 3 that the paper states in its text.
 _FIGURE_3 = {"read": {4: 13.94, 256: 99.65}, "write": {4: 5.18, 256: 19.0, 16384: 56.15}}
 
 
 def drawings(results: Results) -> list[Drawing]:
-    """Draw everything, in the order of the page, which opens with the first three."""
+    """Draw all charts in the order of the page; its first screen shows the first three."""
     apps, combos = (
         [results.profiles[name] for name in names]
         for names in (_rows_of(results), beside(results, results.combos))
@@ -62,18 +62,18 @@ def drawings(results: Results) -> list[Drawing]:
 
 
 def _rows_of(results: Results) -> list[str]:
-    """Return the applications, each with the recorded trace in its place, and then traces of one's own."""
+    """Return the applications, each with its recorded trace if there is one, then the user's own traces."""
     own = [name for name in results.recorded if name not in stand_ins(results)]
     return beside(results, results.applications) + own
 
 
 def _shapes(orient: Any) -> alt.Legend:
-    """A legend of shapes that can be seen on light and dark ground."""
+    """Return a legend of shapes that is visible on light and dark backgrounds."""
     return alt.Legend(orient=orient, symbolFillColor=_GREY, symbolStrokeColor=_GREY)
 
 
 def _published_rules(base: Chart, values: Sequence[float], axis: str) -> Chart:
-    """Draw the published figures as dashed lines, without rows of their own."""
+    """Draw the published figures as dashed lines, without rows in the data."""
     rules = [
         base.mark_rule(strokeDash=[4, 3], strokeWidth=1.5, color=_GREY).encode(**{axis: alt.datum(value)})
         for value in values
@@ -204,7 +204,7 @@ def _throughput(results: Results) -> Drawing:
         y=alt.Y("mb_per_s:Q", title="MB/s", scale=alt.Scale(type="log")),
         color=alt.Color("op:N", title=None),
     )
-    # Lines of what was measured, marks of what was published: marks of both would hide each other.
+    # Measured values are lines and published ones are marks: two sets of marks would hide each other.
     names = [name for name, _ in sources]
     dashes = alt.Legend(orient="bottom", symbolStrokeColor=_GREY, symbolType="stroke")
     lines = (

@@ -19,12 +19,12 @@ _WAYS = {"none": "chip", "interleave": "die", "multi_plane": "die's planes", "bo
 
 @dataclass(frozen=True)
 class Reading:
-    """Points that the paper leaves open: parallelism, completion of writes, loop."""
+    """One interpretation of what the paper leaves open: parallelism, completion of writes, loop."""
 
     parallelism: str
     write_complete: str
     mode: str
-    #: SSDsim's rules: its bus, and its order of reads before writes.
+    #: Whether SSDsim's rules apply: its bus, and its order of reads before writes.
     ssdsim: bool = False
 
     @property
@@ -36,28 +36,28 @@ class Reading:
 
     @property
     def label(self) -> str:
-        """The reading in a few words, for an axis."""
+        """The reading in a few words, for the axis of a chart."""
         return f"SSDsim, {self.way}" if self.ssdsim else f"{self.mode}, {self.write_complete}, {self.way}"
 
     @property
     def way(self) -> str:
-        """The way, which does one thing at a time, in words."""
+        """The unit of parallelism, which does one thing at a time, in words."""
         return _WAYS[self.parallelism]
 
 
 #: "We implement the HPS scheme in SSDsim" (section V): its rules, and its replay of recorded times.
 PRIMARY = Reading("none", "transferred", "open", ssdsim=True)
-#: The same but for bus and order: the nearest of the readings that leave SSDsim out.
+#: The same except for bus and order: the nearest of the readings without SSDsim's rules.
 SIMPLE = Reading("none", "transferred", "open")
-#: Completion as on a device without a write buffer; the setting of the presets.
+#: Completion as on a device without a write buffer, which is the setting of the presets.
 STRICT = Reading("none", "programmed", "open")
 ALL = [
     Reading(way, complete, mode)
     for mode, complete, way in itertools.product(("open", "closed"), ("programmed", "transferred"), _WAYS)
 ] + [Reading(way, "transferred", "open", ssdsim=True) for way in _WAYS]
 FOUR, EIGHT, HYBRID = "iiswc15-4ps", "iiswc15-8ps", "iiswc15-hps"
-#: The other reading of the 8 KB device, under SSDsim's rules alone: its pages begin at multiples of 8 KB, and
-#: a part of one is read, changed and written. The paper splits a write by its size alone ("20 KB ... 3
+#: The other reading of the 8 KB device, only under SSDsim's rules: its pages begin at multiples of 8 KB, and
+#: a partial page is read, modified and written. The paper splits a write by its size alone ("20 KB ... 3
 #: sub-requests"), so all claims are judged on `EIGHT`, whose pages take units of 4 KB from any address.
 EIGHT_ALIGNED = "iiswc15-8ps, aligned"
 #: Grids of the devices under SSDsim's rules.
@@ -84,13 +84,13 @@ def _runs(results: Results, reading: Reading, device: str, among: Collection[str
 def mean_responses(
     results: Results, reading: Reading, device: str, among: Collection[str] | None = None
 ) -> dict[str, float]:
-    """Mean response in ms by input, of all or `among` some."""
+    """Return the mean response in ms by input; `among` restricts the inputs."""
     runs = _runs(results, reading, device, among)
     return {name: run["response"]["mean_response_ms"] for name, run in runs.items()}
 
 
 def reductions(results: Results, reading: Reading, against: str = FOUR) -> dict[str, float]:
-    """Percent by which hybrid pages shorten the mean response, by application."""
+    """Return by how many percent hybrid pages shorten the mean response, by application."""
     base, hybrid = (
         mean_responses(results, reading, device, results.applications) for device in (against, HYBRID)
     )
@@ -98,13 +98,13 @@ def reductions(results: Results, reading: Reading, against: str = FOUR) -> dict[
 
 
 def readings(results: Results) -> dict[Reading, dict[str, float]]:
-    """The three published figures under every reading."""
+    """Return the three published figures as computed under every reading."""
     found = {reading: [*reductions(results, reading).values()] for reading in ALL}
     return {reading: {part: of(gains) for part, of in PARTS.items()} for reading, gains in found.items()}
 
 
 def nearest(found: dict[Reading, dict[str, float]]) -> Reading:
-    """The reading with the smallest distance from the three published figures, in points."""
+    """Return the reading that is closest to the three published figures, in percentage points."""
     return min(
         found,
         key=lambda reading: math.dist(
@@ -114,7 +114,7 @@ def nearest(found: dict[Reading, dict[str, float]]) -> Reading:
 
 
 def utilisation(results: Results, name: str, eight: str = EIGHT) -> dict[str, float]:
-    """Space utilisation of the three devices; of the points left open it depends on the 8 KB device alone."""
+    """Return the space utilisation of the three devices; of the open points, only the 8 KB device matters."""
     return {
         label: _runs(results, PRIMARY, device, [name])[name]["space"]["space_utilisation"]
         for label, device in (("4ps", FOUR), ("8ps", eight), ("hps", HYBRID))
@@ -122,9 +122,9 @@ def utilisation(results: Results, name: str, eight: str = EIGHT) -> dict[str, fl
 
 
 def over_8ps(results: Results, eight: str = EIGHT) -> dict[str, list[float]]:
-    """Return how much better than 8 KB pages hybrid pages use space, in points and in percent.
+    """Return how much better hybrid pages use space than 8 KB pages, in percentage points and in percent.
 
-    Each list is in the order of the applications.
+    Both lists are in the order of the applications.
     """
     use = [utilisation(results, name, eight) for name in results.applications]
     return {
@@ -134,7 +134,7 @@ def over_8ps(results: Results, eight: str = EIGHT) -> dict[str, list[float]]:
 
 
 def mean_gains_over_8ps(results: Results) -> dict[str, float]:
-    """Percent by which hybrid pages shorten the mean response of 8 KB pages, over all readings of both."""
+    """Return by how many percent hybrid pages shorten the mean response of 8 KB pages, over all readings."""
     devices = [(reading, EIGHT) for reading in ALL]
     devices += [(reading, EIGHT_ALIGNED) for reading in ALL if reading.ssdsim]
     return {

@@ -1,4 +1,4 @@
-"""Which workload of the paper a recorded trace is: by Table III, else by the name of its file."""
+"""Identifies the paper's workload in a recorded trace: by Table III, else by the file name."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ from emmclab.studies.results import Results
 from emmclab.traces.published import published
 from emmclab.traces.reading import read, trace_name
 
-#: The archive with the original traces, and the folder in it.
+#: The archive with the original traces, and the folder in it that contains them.
 ARCHIVE, INSIDE = "Nexus5_Kernel_BIOTracer_traces.tar.gz", "WorkSpace_nexus5/Trace_files"
-#: A trace has the figures of a row if both are within this of them, percent: the last requests of a log may
-#: be missing.
+#: A trace matches a row if requests and data size are both within this of its figures, percent, because the
+#: last requests of a log may be missing.
 _NEAR_PCT = 1.0
-#: How a trace was identified, the surest first.
+#: How a trace was identified; the most certain way is first.
 _EXACT, _NEAR, _NAME = range(3)
-#: What the paper abbreviates in the names of combos, and how the archive writes it.
+#: Abbreviations of the paper in the names of combos, and their spelling in the archive.
 _SHORT = {"FB": ("Facebook",), "WB": ("WebBrowsing",), "Msg": ("Messaging", "HandOuts", "HangOuts")}
-#: A name that is a part of another has at least this many letters.
+#: Minimum number of letters of a name that is matched as part of another.
 _LEAST_LETTERS = 4
-#: Files of a folder that are named as left out; an archive may hold the sources of a kernel.
+#: Maximum number of left-out files that a message names, because an archive may contain kernel sources.
 _MOST_LEFT_OUT = 20
 
 
 def origin(results: Results) -> str:
-    """Say where the traces of a study are from."""
+    """Return a sentence on where the traces of a study are from."""
     used = results.about.get("recordings", {}).get("used", ())
     own = [name for name in results.recorded if name not in {one["input"] for one in used}]
     said = (
         f"The original traces are public at SNIA IOTTA ({ARCHIVE}); the option --traces reads them. "
         f"{len(results.applications) + len(results.combos) - len(used)} workloads made from the paper's "
-        "published figures stand for those that are not given here."
+        "published figures replace those that are not given here."
     )
     if used:
         said += f" Recorded: {', '.join(one['workload'] for one in used)}."
@@ -51,15 +51,16 @@ class _Found:
     workload: str
     level: int
     how: str
-    #: Requests more or fewer than published.
+    #: Absolute difference of the number of requests from the published number.
     off: int
 
 
 def identified(folder: Path, reading: Mapping[str, Any]) -> Recordings:
     """Identify the traces in a folder and those below it; `reading` are options of `emmclab.read`.
 
-    A file is the workload whose requests and data size in Table III it has, exactly or within 1 %; else the
-    one that its name says. Where two files are one workload, the one that is identified more surely is taken.
+    A file is identified as the workload with its number of requests and data size in Table III, exactly or
+    within 1 %; else by its name. If two files match one workload, the one with the more certain
+    identification is used.
 
     Raises:
         ConfigError: there is no such folder, no trace of the paper in it, or two files are one workload.
@@ -108,15 +109,15 @@ def identified(folder: Path, reading: Mapping[str, Any]) -> Recordings:
 
 
 def _figures(path: Path, reading: Mapping[str, Any]) -> tuple[int, float]:
-    """Return requests and data size in KB of a whole trace."""
-    # What is left out of a trace does not change what it is.
+    """Return the number of requests and the data size in KB of a whole trace."""
+    # Options that leave requests out of a trace do not change which workload it is.
     options = {key: value for key, value in reading.items() if key not in ("only", "drop_reissued")}
     profile = read(path, **options).profile()
     return int(profile["requests"]), float(profile["data_size_kb"])
 
 
 def _identify(file: str, figures: tuple[int, float]) -> _Found | str:
-    """Identify a file by its figures and name, or say why it is no workload of the paper."""
+    """Identify a file by its figures and name; return the reason if it is no workload of the paper."""
     requests, kb = figures
     said = f"{requests:,} requests, {kb:,.0f} KB"
     rows = {row["name"]: row for row in published()["rows"]}
@@ -141,7 +142,7 @@ def _identify(file: str, figures: tuple[int, float]) -> _Found | str:
 
 
 def _has(row: Mapping[str, Any], column: str, value: float, within_pct: float) -> bool:
-    """Whether a value is the published one, or in the range that the other figures of its row allow."""
+    """Return whether a value is the published one, or in the range that the rest of its row allows."""
     allowed = [
         (low, high)
         for entry in published()["inconsistencies"]
@@ -160,7 +161,7 @@ def _is(said: float, value: float, within_pct: float) -> bool:
 
 
 def named(file: str) -> str:
-    """Return the workload that the name of a file says, without the number of its log; empty if none.
+    """Return the workload that a file name contains, without the number of the log; empty if there is none.
 
     >>> [named(name) for name in ("log106_Messaging.txt", "below/log202_GoogleMap.txt", "readme.txt")]
     ['Messaging', 'GoogleMaps', '']
@@ -183,19 +184,19 @@ def _letters(text: str) -> str:
 
 
 def _keys(name: str) -> set[str]:
-    """Return the ways to write a workload: as the paper does, in full, and a combo in either order."""
+    """Return the spellings of a workload's name: as in the paper, in full, and for combos in either order."""
     parts = name.split("/")
     ways = itertools.product(*((part, *_SHORT.get(part, ())) for part in parts))
     return {_letters("".join(order)) for way in ways for order in (way, way[::-1])}
 
 
 def _one_for_each(found: Iterable[_Found], left_out: list[tuple[str, str]]) -> list[StandIn]:
-    """Take the surest file of each workload, in the order of the paper, and add the others to those left out.
+    """Choose the most certain file of each workload, in the order of the paper; list the others as left out.
 
-    Of files that are what their names say, the surest is the one with the nearest number of requests.
+    Among files that are identified by name, the most certain one has the nearest number of requests.
 
     Raises:
-        ConfigError: two are equally sure.
+        ConfigError: two files are equally certain.
     """
     by_workload: dict[str, list[_Found]] = {}
     for one in found:

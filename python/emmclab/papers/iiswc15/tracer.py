@@ -1,4 +1,4 @@
-"""Section II-C: the requests that a tracer's own log adds, as measured on a machine of ours."""
+"""Section II-C: the requests that a tracer's own log adds, as measured on our machine."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from emmclab.studies.results import Results
 
 @measure
 def overhead(_results: Results) -> Measurement:
-    """Requests that writing a log of 32 KB for every 300 requests adds on ext4."""
+    """Measure the requests that writing a log of 32 KB for every 300 requests adds on ext4."""
     found = json.loads(files(__package__).joinpath("tracer-overhead.json").read_text("utf-8"))
     added, on_device = found["added_per_log"], found["recorder_added_on_the_device"]
     return Measurement(

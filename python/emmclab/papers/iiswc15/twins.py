@@ -1,4 +1,4 @@
-"""A synthetic workload against the recording that it stands for: what synthesis is worth."""
+"""Compares synthetic workloads with the recordings that replace them, to show how accurate they are."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _READINGS = (STRICT, Reading("both", "programmed", "open"), PRIMARY)
 
 
 class TwinResponse(TypedDict):
-    """Simulated mean responses of a recording and of its twin, by reading and device."""
+    """Simulated mean responses of a recording and of its synthetic twin, for one reading and device."""
 
     reading: str
     device: str
@@ -26,7 +26,7 @@ class TwinResponse(TypedDict):
 
 @dataclass(frozen=True)
 class Twin:
-    """A recording and the synthesis of the same name; differences in percent of the recording."""
+    """A recording and the synthetic workload of the same name; differences in percent of the recording."""
 
     recorded: str
     synthetic: str
@@ -40,12 +40,12 @@ class Twin:
 
     @property
     def worst(self) -> TwinResponse:
-        """The simulated response that differs most."""
+        """Return the simulated response that differs most."""
         return max(self.responses, key=lambda row: abs(row["difference_pct"]))
 
 
 def twins(results: Results) -> list[Twin]:
-    """Compare every recorded trace that takes the place of a workload with the workload."""
+    """Compare every recorded trace that replaces a workload with that workload."""
     found = []
     for recorded, synthetic in stand_ins(results).items():
         profile = differences(results.profiles[recorded], results.profiles[synthetic])

@@ -1,1 +1,1 @@
-"""Phones of today: the findings of IISWC 2015 judged again, by applications of 2022 on eMMC and UFS."""
+"""Phones of today: the findings of IISWC 2015 judged again with applications of 2022 on eMMC and UFS."""

@@ -1,4 +1,4 @@
-"""The six characteristics of IISWC 2015, by the paper's own definitions, of applications of 2022."""
+"""The six characteristics of IISWC 2015, judged for applications of 2022 by the paper's own definitions."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from emmclab.papers.phones.runs import UFS, as_recorded, by_input, in_use, insta
 from emmclab.studies.results import Results
 from emmclab.traces.profile import Profile
 
-#: Limits that are themselves figures of the paper are widened by this, points, as its claims are.
+#: Limits that are themselves figures of the paper are widened by this, percentage points, as in its claims.
 _ROUNDING = 0.5
-#: Linux' default of auto-hibernate, and the most eager one of the study, us.
+#: Time until auto-hibernate, us: the default of Linux, and the shortest of the study.
 _LINUX_US = 150_000
 _EAGER_US = 100
-#: Least mean service of the five quiet applications of 2015 over the median of the others.
+#: Least mean service time of the five quiet applications of 2015, divided by the median of the others.
 _RISE = 1.82
-#: Arrivals a second below which an application is quiet.
+#: Arrival rate below which an application is quiet, requests per second.
 _QUIET = 1.0
 
 
 def characteristics(results: Results) -> list[Finding]:
-    """Judge each characteristic; those with two figures have a row for each."""
+    """Judge each characteristic; a characteristic with two figures has two findings."""
     return [
         _writes(results),
         _small(results),
@@ -84,7 +84,7 @@ def _of_profiles(
     unit: str = "%",
     note: str = "",
 ) -> Finding:
-    """Judge what a figure of the profiles says of each application in use."""
+    """Judge a finding by a figure of the profile of each application in use."""
     values = {app: value(results.profiles[app]) for app in in_use(results)}
     count = sum(map(holds, values.values()))
     raw = {app: value(results.profiles[model]) for app, model in as_recorded(results).items()}
@@ -161,7 +161,7 @@ def _no_wait(results: Results) -> Finding:
 
 
 def _sleep(results: Results) -> Finding:
-    """Characteristic 4: how much longer the wake-ups make the mean service time."""
+    """Judge Characteristic 4: how much wake-ups prolong the mean service time."""
     apps = in_use(results)
     rise: dict[int, dict[str, float]] = {}
     for idle_us in (_LINUX_US, _EAGER_US):

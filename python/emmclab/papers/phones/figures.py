@@ -1,4 +1,4 @@
-"""The figures of the study `phones`: from results to rows, and from rows to a chart."""
+"""The figures of the study `phones`: turns results into rows, and rows into charts."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from emmclab.studies.kept_types import Run
 from emmclab.studies.results import Results
 from emmclab.traces.profile import Profile
 
-#: Parts of the mean response, with their words.
+#: Parts of the mean response, with their descriptions.
 WAITS = {
     "queue_ms": "behind earlier requests",
     "controller_ms": "driver, controller, link",
@@ -39,9 +39,9 @@ WAITS = {
     "wake_up_ms": "waking up",
 }
 _LOG = alt.Scale(type="log")
-#: Seen on light and on dark ground.
+#: Colours that are visible on light and on dark backgrounds.
 _GREY = "#8b8fa0"
-#: The device of each fill level of `fill_levels`: grid, settings and level in percent.
+#: The device for each fill level of `fill_levels`: grid, settings and level in percent.
 _FILLED: tuple[tuple[str, dict[str, int], int], ...] = (
     ("new", {}, 0),
     ("booster", {"slc__blocks": 60}, 80),
@@ -52,7 +52,7 @@ DROPPED, RAW = "mended, re-issues dropped", "as recorded"
 
 
 def drawings(results: Results) -> list[Drawing]:
-    """Draw everything; the first figure is that of the first screen."""
+    """Draw all figures; the first one is shown on the first screen."""
     return [
         _responses(results, "mean", "mean_response_ms"),
         _responses(results, "p99", "p99_ms"),
@@ -85,7 +85,7 @@ def _shape(rows: Rows, field: str) -> alt.Shape:
 
 
 def _points(rows: Rows, value: str, title: str, colour: str, shape: str = "", *, log: bool = False) -> Chart:
-    """Draw a line for each workload, with points coloured and shaped by fields."""
+    """Draw a line for each workload, with points whose colour and shape show fields."""
     scale = _LOG if log else alt.Scale(zero=False)
     axis = alt.Axis(format="~r", labelOverlap=True) if log else alt.Axis(format=",~r")
     x = alt.X(f"{value}:Q", title=title, scale=scale, axis=axis)
@@ -111,7 +111,7 @@ def _axis_y(value: str, title: str, *, log: bool = False) -> alt.Y:
 
 
 def _size(rows: Rows, title: str) -> alt.X:
-    """Return the axis of a size, whose values are few."""
+    """Return the axis of a size, which has only a few values."""
     return alt.X("size_gb:O", sort=in_order(rows, "size_gb"), title=title, axis=alt.Axis(labelAngle=0))
 
 
@@ -220,7 +220,7 @@ def _hibernation(results: Results) -> Drawing:
 
 
 def _booster_rows(results: Results) -> Rows:
-    """Return the runs without WriteBooster and with each of its sizes, on a device that is 80 % full."""
+    """Return the runs without WriteBooster and with each size of it, on a device that is 80 % full."""
     rows: Rows = []
     for run in (*results.select("no-booster"), *results.select("booster")):
         booster = run["ufs"]["write_booster"]
@@ -250,14 +250,14 @@ def _cliff(results: Results) -> Drawing:
     return Drawing(
         "booster_cliff",
         "The cliff: mean response by the size of WriteBooster",
-        f"{UFS}, 80 % full; 0 is without it. The data say what share of the written bytes went past it.",
+        f"{UFS}, 80 % full; 0 is without it. The data have the share of written bytes that went past it.",
         rows,
         _lines(rows, _size(rows, "size of WriteBooster, GB"), y),
     )
 
 
 def fill_levels(results: Results) -> Rows:
-    """Return the responses of a UFS by how full it is."""
+    """Return the responses of a UFS by its fill level."""
     return [
         {
             "trace": name,
@@ -315,7 +315,7 @@ def _life(results: Results) -> Drawing:
 
 
 def page_layouts(results: Results) -> Rows:
-    """Return what pages of each size write and how fast, with and without WriteBooster, new and used."""
+    """Return bytes written and speed for each page size, with and without WriteBooster, new and used."""
     both = f"{UFS}-hps"
     cases: list[tuple[str, str, str, dict[str, Run]]] = [
         ("16 KB", "new", "without", by_input(results, "pages-16k")),
@@ -368,7 +368,7 @@ def _pages_response(results: Results) -> Drawing:
 
 
 def file_system_blocks(results: Results) -> Rows:
-    """Return what blocks of the file system of each size write and how fast, against those of 4 KB."""
+    """Return bytes written and speed for each block size of the file system, compared with 4 KB."""
     rows: Rows = []
     for grid, booster in (("blocks", "without"), ("blocks-booster", "with")):
         sizes = swept(results, grid, "host.block_kb")

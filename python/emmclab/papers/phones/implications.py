@@ -1,4 +1,4 @@
-"""The five implications of IISWC 2015, by the experiments of the study `implications`, on a UFS."""
+"""The five implications of IISWC 2015 on a UFS, by the experiments of the study `implications`."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from emmclab.runtime.signed import signed
 from emmclab.studies.kept_types import Run
 from emmclab.studies.results import Results
 
-#: Collection that a request waits for less than this long on average is not felt, ms.
+#: If requests wait for collection for less than this on average, it is not noticed, ms.
 _UNFELT_MS = 0.1
-#: Low is a hit rate below this, %.
+#: A hit rate below this is low, percent.
 _LOW_PCT = 50.0
-#: How much more worn the most worn block may be under simple levelling.
+#: Maximum wear of the most worn block under simple levelling, as a ratio.
 _SIMPLE = 1.25
-#: Blocks of WriteBooster in the sweep that are those of the preset.
+#: WriteBooster blocks in the sweep that are those of the preset.
 _BOOSTER = 60
 
 
 def implications(results: Results) -> list[Finding]:
-    """Judge each implication by the criterion that it is judged by in the paper's own study."""
+    """Judge each implication by the criterion of the paper's own study."""
     return [_card(results), _pauses(results), _ram(results), _levelling(results), _slc(results)]
 
 

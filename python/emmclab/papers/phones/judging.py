@@ -1,4 +1,4 @@
-"""The findings of IISWC 2015 judged again: what the page says of each, and by which rule."""
+"""Judges the findings of IISWC 2015 again: the page's content for each, and the rules of the verdicts."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ RULE = (
 
 @dataclass(frozen=True)
 class Finding:
-    """A finding of 2015, what it is today, and the verdict.
+    """A finding of 2015, the value of today, and the verdict.
 
     Attributes:
-        id: of the row on the page.
-        number: which characteristic or implication it is a part of.
-        finding: what the paper says.
+        id: the id of its row on the page.
+        number: the number of the characteristic or implication to which it belongs.
+        finding: the statement of the paper.
         published: the figures of 2015.
-        measured: those of today.
-        verdict: one of the three.
-        note: what else is to be known.
-        recorded: the same of the traces as they were recorded, re-issues and clock jumps in; may be empty.
+        measured: the figures of today.
+        verdict: one of the three verdicts.
+        note: further remarks.
+        recorded: the figures for the traces as recorded, with re-issues and clock jumps; may be empty.
     """
 
     id: str
@@ -42,7 +42,7 @@ class Finding:
 
     @property
     def badge(self) -> str:
-        """The kind of badge of the verdict."""
+        """The kind of the verdict's badge."""
         return BADGES[self.verdict]
 
     def to_dict(self) -> dict[str, str | int]:
@@ -60,7 +60,7 @@ class Finding:
 
 
 def by_share(count: int, of: int, then: int, then_of: int) -> str:
-    """Judge a finding that `count` of `of` applications have, and in 2015 `then` of `then_of` had.
+    """Judge a finding that `count` of `of` applications show; in 2015 `then` of `then_of` showed it.
 
     >>> [by_share(count, 4, 15, 18) for count in (4, 3, 2, 1, 0)]
     ['still true', 'still true', 'in part', 'no longer', 'no longer']
@@ -70,7 +70,7 @@ def by_share(count: int, of: int, then: int, then_of: int) -> str:
 
 
 def by_majority(count: int, of: int) -> str:
-    """Judge a finding that has to hold for more than half.
+    """Judge a finding that has to hold for more than half of the applications.
 
     >>> [by_majority(count, 4) for count in (4, 3, 2, 1)]
     ['still true', 'still true', 'no longer', 'no longer']
@@ -79,7 +79,7 @@ def by_majority(count: int, of: int) -> str:
 
 
 def of_parts(verdicts: Sequence[str]) -> str:
-    """Judge a finding of several parts: all of them, some, or none."""
+    """Judge a finding of several parts by whether all of them hold, some, or none."""
     if all(verdict == STILL for verdict in verdicts):
         return STILL
     return NO if all(verdict == NO for verdict in verdicts) else PART
@@ -95,12 +95,12 @@ def verdicts_of(findings: Sequence[Finding]) -> dict[int, str]:
 
 
 def counted(verdicts: dict[int, str]) -> dict[str, int]:
-    """Count the verdicts, all three of them."""
+    """Count each of the three verdicts."""
     return {verdict: sum(one == verdict for one in verdicts.values()) for verdict in BADGES}
 
 
 def listed(values: dict[str, float], text: Callable[[float], str]) -> str:
-    """Return values by name in one line, the largest first.
+    """Return values with their names in one line, the largest first.
 
     >>> listed({"PUBG": 23.31, "Telegram": 89.62}, lambda value: f"{value:.1f}")
     'Telegram 89.6, PUBG 23.3'

@@ -1,4 +1,4 @@
-"""The page of the study `phones`: what of 2015 is still true."""
+"""The page of the study `phones`: which findings of 2015 still hold."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ LIMITS = (
     "loop: a phone that is too slow would have slowed the application down.",
     "Presets of UFS are fitted to announcements and a few measurements; `emmclab devices --check` prints how "
     "far they are from them. Times of pages of 4 KB on this flash are assumed, as are sizes of WriteBooster "
-    "and erases that blocks stand.",
+    "and erases that blocks endure.",
     "Used devices are filled in order. Months of use would leave holes, which collection has to work around.",
     "Energy, heat and throttling are not modelled.",
 )
@@ -38,7 +38,7 @@ LIMITS = (
 
 @dataclass(frozen=True)
 class Section:
-    """A part of the page: what it says, and the figures that show it."""
+    """A section of the page: its sentences, and the figures that show them."""
 
     name: str
     title: str
@@ -91,14 +91,14 @@ def drawings(results: Results) -> list[Drawing]:
     """Return the figures.
 
     Raises:
-        EmmclabError: the results are not those of the whole study.
+        EmmclabError: the results are incomplete.
     """
     require_whole(results)
     return figures.drawings(results)
 
 
 def require_whole(results: Results) -> None:
-    """Refuse results that lack cells: a figure of the page would say less than its title.
+    """Reject incomplete results, because the figures of the page would be incomplete, too.
 
     Raises:
         EmmclabError: cells are missing, failed, or ended early.
@@ -118,7 +118,7 @@ def require_whole(results: Results) -> None:
 
 
 def headline(results: Results) -> str:
-    """Return the answer in a sentence."""
+    """Return the answer in one sentence."""
     parts = []
     for words, found in (
         ("six characteristics", characteristics(results)),
@@ -152,7 +152,7 @@ def _tiles(results: Results) -> list[Tile]:
     return tiles
 
 
-#: Mean and 99th percentile in ms, and the mean to sort by.
+#: Text with mean and 99th percentile in ms, and the mean as the sort key.
 _Cell = tuple[str, str, float | None]
 
 
@@ -170,7 +170,7 @@ def _response_table(results: Results) -> list[tuple[str, list[_Cell]]]:
 
 
 def sections(results: Results) -> list[Section]:
-    """Return the parts of the page below the verdicts."""
+    """Return the sections of the page below the verdicts."""
     return [Section(name, title, link, say(results), names) for name, title, link, say, names in _SECTIONS]
 
 
@@ -189,7 +189,7 @@ def _lead(results: Results) -> list[str]:
 
 def render(results: Results, judged: Sequence[Claim] = (), drawn: Sequence[Drawing] | None = None) -> str:
     """Return the page; the same results give the same bytes."""
-    del judged  # It has no claims of its own: it judges the findings of another paper.
+    del judged  # The page has no claims of its own: it judges the findings of another paper.
     drawn = drawings(results) if drawn is None else drawn
     rows = {drawing.name: drawing.rows for drawing in drawn}
     return assemble(
@@ -233,7 +233,7 @@ class _Told(TypedDict):
 
 
 class PhonesFields(TypedDict):
-    """What the page says for machines; `figures` are the rows of each figure."""
+    """The page's content for programs; `figures` are the rows of each figure."""
 
     digest: str
     answer: str
@@ -246,7 +246,7 @@ class PhonesFields(TypedDict):
 
 
 def to_dict(results: Results) -> PhonesFields:
-    """Return what the page says for machines: the answer, the verdicts, what each section says, every row."""
+    """Return the page's content for programs: answer, verdicts, sentences of each section, and all rows."""
     require_whole(results)
 
     def told(found: Sequence[Finding]) -> _Told:

@@ -1,4 +1,4 @@
-"""The inputs, devices and runs of the study `phones`, as its page asks for them."""
+"""Selects the inputs, devices and runs of the study `phones` for its page."""
 
 from __future__ import annotations
 
@@ -12,31 +12,31 @@ from emmclab.studies.kept_types import Run
 from emmclab.studies.results import Results
 from emmclab.traces.workload import workload_groups
 
-#: Grids of new devices: further devices join the tables and figures of responses by a grid of their own.
+#: Grids of new devices. Further devices in a new grid here appear in the tables and figures of responses.
 NEW_GRIDS = ("new", "zoned")
-#: The device that settings are swept on, and the one of its kind with pages of two sizes.
+#: The device on which settings are swept, and the device of its kind with pages of two sizes.
 UFS = "ufs31"
 _INSTALL = "Install"
 _RECORDED = "Recorded"
 
 
 def in_use(results: Results) -> list[str]:
-    """Name the applications in use, re-issues dropped and clocks mended, in the order of the study."""
+    """Return the applications in use, without re-issues and clock jumps, in the order of the study."""
     return [name for name in _models(results) if not name.endswith(_INSTALL)]
 
 
 def installations(results: Results) -> list[str]:
-    """Name the installations."""
+    """Return the names of the installations."""
     return [name for name in _models(results) if name.endswith(_INSTALL)]
 
 
 def workloads_of(results: Results) -> list[str]:
-    """Name all inputs that are drawn: applications, their installations, and recorded traces."""
+    """Return the names of all drawn inputs: applications, their installations, and recorded traces."""
     return [*in_use(results), *installations(results), *results.recorded]
 
 
 def as_recorded(results: Results) -> dict[str, str]:
-    """Return the model of each application's trace as it was recorded, by the application."""
+    """Return by application the name of the model of its trace with re-issues and clock jumps."""
     names = {name.removesuffix(_RECORDED): name for name in workload_groups()["phones-recorded"]}
     return {name: names[name] for name in in_use(results) if names.get(name) in results.profiles}
 
@@ -46,7 +46,7 @@ def _models(results: Results) -> list[str]:
 
 
 def device_of(run: Run) -> str:
-    """Return the preset of a run's device, without the capacity that it was scaled to.
+    """Return the preset of a run's device, without the capacity to which it was scaled.
 
     >>> device_of({"device": "ufs31-128GB", "options": {"capacity": "128GB"}})
     'ufs31'
@@ -56,7 +56,7 @@ def device_of(run: Run) -> str:
 
 
 def by_input(results: Results, grid: str, device: str = "", **settings: Any) -> dict[str, Run]:
-    """Return the runs of a grid by input: those of a device, with these settings (`__` stands for `.`)."""
+    """Return the runs of a grid by input, on one device with these settings (`__` in a name means `.`)."""
     return {
         run["input"]: run
         for run in results.select(grid)
@@ -66,7 +66,7 @@ def by_input(results: Results, grid: str, device: str = "", **settings: Any) -> 
 
 
 def new_devices(results: Results) -> list[str]:
-    """Name the devices that every workload ran on when they were new, in the order of the study."""
+    """Return the names of the devices on which every workload ran while new, in the order of the study."""
     return list(dict.fromkeys(device_of(run) for grid in NEW_GRIDS for run in results.select(grid)))
 
 
@@ -76,7 +76,7 @@ def on_new(results: Results, device: str) -> dict[str, Run]:
 
 
 def ufs_devices(results: Results) -> list[str]:
-    """Name the devices among them that are UFS."""
+    """Return the names of the UFS devices among the new devices."""
     return [
         device
         for device in new_devices(results)
@@ -85,7 +85,7 @@ def ufs_devices(results: Results) -> list[str]:
 
 
 def mean_ms(run: Run) -> float:
-    """Return the mean response."""
+    """Return the mean response, ms."""
     return float(run["response"]["mean_response_ms"])
 
 
@@ -109,10 +109,10 @@ def _booster(run: Run) -> WriteBoosterUse | None:
 
 
 def booster_life_tb(run: Run) -> float | None:
-    """Return the TB that the host can write until the blocks of WriteBooster have had all their erases.
+    """Return the TB that the host can write until all blocks of WriteBooster have reached their erase limit.
 
-    As much as they hold in all their erases, over what the run wrote to them for each byte of the host;
-    None without WriteBooster or without a byte written.
+    This is the data that the blocks can store over all their erases, divided by the bytes that the run wrote
+    to them for each byte of the host. None without WriteBooster, or if nothing was written.
     """
     booster = _booster(run)
     limit = _settings(device_of(run))["slc"]["erase_limit"]
@@ -123,9 +123,9 @@ def booster_life_tb(run: Run) -> float | None:
 
 
 def cells_life_tb(run: Run) -> float | None:
-    """Return the TB that the host can write until all other blocks have had all their erases, if worn evenly.
+    """Return the TB that the host can write until all other blocks, evenly worn, reach their erase limit.
 
-    None if nothing reached them.
+    None if nothing was written to them.
     """
     booster = _booster(run)
     reached = programmed(run) - (booster["bytes_written"] if booster else 0)

@@ -1,4 +1,4 @@
-"""What the sections of the page say in words, each figure computed from the results."""
+"""The sentences of the page's sections, with figures computed from the results."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from emmclab.runtime.quantity import significant
 from emmclab.studies.kept_types import Run
 from emmclab.studies.results import Results
 
-#: Blocks of WriteBooster of the preset, in the sweep.
+#: WriteBooster blocks of the preset in the sweep.
 _BOOSTER = 60
-#: Differences below this are none, %.
+#: Differences below this count as none, percent.
 _NOTICEABLE_PCT = 2
 
 
@@ -67,7 +67,7 @@ def responses(results: Results) -> list[str]:
 
 
 def used(results: Results) -> list[str]:
-    """Say how a used device differs."""
+    """Describe how a used device differs from a new one."""
     ratios: dict[str, dict[str, float]] = {}
     for run in results.select("filled"):
         new = on_new(results, device_of(run)).get(run["input"])
@@ -79,12 +79,12 @@ def used(results: Results) -> list[str]:
         parts.append(f"{device} at most x{significant(found[name])} ({name})")
     return [
         f"Mean response when 90 % full over that of a new device: {'; '.join(parts)}. Used devices are "
-        "filled in order, and a UFS has hibernated since: fragmentation by months of use is not in it."
+        "filled in order, and a UFS has hibernated since: fragmentation by months of use is not included."
     ]
 
 
 def booster(results: Results) -> list[str]:
-    """Say what WriteBooster gains, where its cliff is, and what it costs."""
+    """Describe the gain of WriteBooster, the size at which it runs full, and its cost."""
     without = by_input(results, "no-booster")
     with_it = by_input(results, "booster", slc__blocks=_BOOSTER)
     gain = {name: mean_ms(without[name]) / mean_ms(with_it[name]) for name in without}
@@ -113,14 +113,14 @@ def booster(results: Results) -> list[str]:
     worst = _worst(with_it, lambda run: run["write_amplification"]["waf"])
     waf = [runs[worst]["write_amplification"]["waf"] for runs in (with_it, without)]
     said.append(
-        f"What it writes: data goes to its blocks and once more behind them, WAF {waf[0]:.2f} in place of "
+        f"Its cost: data is written to its blocks, and later to other blocks, WAF {waf[0]:.2f} in place of "
         f"{waf[1]:.2f} ({worst})." + _lives(with_it[worst], without[worst], worst)
     )
     return said
 
 
 def _fullness(results: Results) -> str:
-    """Say how much slower a full device is, and whether WriteBooster ran full on it."""
+    """Describe how much slower a full device is, and whether its WriteBooster ran full."""
     rows = fill_levels(results)
     most = max(row["full_pct"] for row in rows)
     new = {row["trace"]: row["mean_ms"] for row in rows if not row["full_pct"]}
@@ -141,13 +141,13 @@ def _lives(with_it: Run, without: Run, name: str) -> str:
     if own is None or behind is None or alone is None:
         return ""
     return (
-        f" Its own blocks stand {own:,.0f} TB of {name}, those behind it {behind:,.0f}, and those of a "
+        f" Its own blocks endure {own:,.0f} TB of {name}, those behind it {behind:,.0f}, and those of a "
         f"device without it {alone:,.0f}."
     )
 
 
 def pages(results: Results) -> list[str]:
-    """Say whether pages of two sizes pay."""
+    """Describe whether pages of two sizes pay off."""
     rows = page_layouts(results)
 
     def pick(pages: str, state: str, booster: str) -> dict[str, dict[str, float]]:
@@ -192,7 +192,7 @@ def pages(results: Results) -> list[str]:
 
 
 def _fewer(rows: dict[str, dict[str, float]], base: dict[str, dict[str, float]], field: str) -> str:
-    """Count the workloads whose figure is noticeably lower than in the base."""
+    """Count the workloads whose figure is noticeably lower than in the base, in words."""
     lower = sum(rows[name][field] < (1 - _NOTICEABLE_PCT / 100) * base[name][field] for name in rows)
     return f"{lower} of {len(rows)}"
 
@@ -206,7 +206,7 @@ def _ratio(rows: dict[str, dict[str, float]], base: dict[str, dict[str, float]])
 
 
 def blocks(results: Results) -> list[str]:
-    """Say what blocks of 16 KB in the file system change."""
+    """Describe the effect of file-system blocks of 16 KB."""
     rows = file_system_blocks(results)
 
     def pick(size: str, booster: str) -> Rows:
@@ -231,7 +231,7 @@ def blocks(results: Results) -> list[str]:
 
 
 def _filled_up(wide: Rows, narrow: Rows) -> str:
-    """Say for how many workloads larger blocks cost the flash nothing."""
+    """Describe for how many workloads larger blocks cause no further writes to the flash."""
     before = {row["trace"]: row["flash_ratio"] for row in narrow}
     same = sum(row["flash_ratio"] <= (1 + _NOTICEABLE_PCT / 100) * before[row["trace"]] for row in wide)
     return (
@@ -241,7 +241,7 @@ def _filled_up(wide: Rows, narrow: Rows) -> str:
 
 
 def reissues(results: Results) -> list[str]:
-    """Say what the treatment of the traces changes."""
+    """Describe the effect of dropping re-issues and mending clock jumps."""
     raw = as_recorded(results)
     if not raw:
         return []

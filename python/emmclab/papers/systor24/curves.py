@@ -1,4 +1,4 @@
-"""Figures of maps in small memory against the memory, from the results of `systor24`."""
+"""Figures of maps in small memory as functions of the memory size, from the results of `systor24`."""
 
 from __future__ import annotations
 
@@ -9,45 +9,45 @@ from typing import NamedTuple
 from emmclab.studies.kept_types import Run
 from emmclab.studies.results import Results
 
-#: Applications, which are grids of the study, with their names on the page.
+#: Grids of the study by application, with the application's name on the page.
 APPLICATIONS = {
     "cod": "Call of Duty",
     "genshin_impact": "Genshin Impact",
     "pubg": "PUBG",
     "telegram": "Telegram",
 }
-#: The device that claims are judged on, and the one that packs small writes.
+#: The device on which claims are judged, and the device that packs small writes.
 DEVICE, PACKED = "systor24-clustered", "systor24-packed"
-#: LeaFTL with approximate segments, beside the schemes themselves.
+#: LeaFTL with approximate segments, in addition to the schemes themselves.
 GAMMA = "leaftl, gamma 4"
 SCHEMES = ("dftl", "tpftl", "leaftl", GAMMA, "rqftl")
-#: Bytes of an entry of DFTL.
+#: Size of a map entry of DFTL, bytes.
 _ENTRY_BYTES = 8
 
 
 class Point(NamedTuple):
-    """A run with this much memory for entries of the map, KB."""
+    """A run, and its memory for entries of the map, KB."""
 
     kb: int
     run: Run
 
 
-#: A figure of a run.
+#: A function that returns a figure of a run.
 Figure = Callable[[Run], float]
 
 
 def miss_pct(run: Run) -> float:
-    """Share of requests for which a page of the map was read, percent; 0 if the whole map is in memory."""
+    """Return the percentage of requests that needed a read of a map page; 0 if the whole map is in memory."""
     return float(run["map"]["request_miss_pct"] or 0.0)
 
 
 def map_reads(run: Run) -> float:
-    """Pages of the map that were read."""
+    """Return the number of map pages that were read."""
     return float(run["flash"]["page_reads"]["map"])
 
 
 def points(results: Results, application: str, scheme: str, device: str = DEVICE) -> list[Point]:
-    """Return the runs of a scheme on a trace by memory."""
+    """Return the runs of a scheme on a trace, in ascending order of memory."""
     if scheme == "dftl":
         runs = results.select(f"{application}-dftl", device=device)
         found = [Point(run["settings"]["mapping.cached_entries"] * _ENTRY_BYTES // 1024, run) for run in runs]
@@ -68,16 +68,16 @@ def at(found: Sequence[Point], kb: int) -> Run:
 
 
 class Needed(NamedTuple):
-    """Memory that a scheme needs, KB; where `beyond`, it is more or less than all that was tried."""
+    """Memory that a scheme needs, KB. If `beyond`, the true value is outside of the tried range."""
 
     kb: float
     beyond: bool = False
 
 
 def needed(found: Sequence[Point], wanted: float, figure: Figure = miss_pct) -> Needed:
-    """Return the least memory with which a figure is as low as wanted.
+    """Return the least memory at which a figure is at most `wanted`.
 
-    Between two sizes the figure is taken to fall evenly with the logarithm of the memory.
+    Between two sizes the figure is interpolated linearly over the logarithm of the memory.
 
     >>> runs = [Point(64, {"miss": 40.0}), Point(128, {"miss": 20.0}), Point(256, {"miss": 10.0})]
     >>> needed(runs, 20.0, lambda run: run["miss"]).kb

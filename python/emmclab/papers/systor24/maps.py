@@ -1,4 +1,4 @@
-"""The measures of the claims on results of `systor24`."""
+"""The measures that test the claims on the results of `systor24`."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from emmclab.papers.systor24.curves import (
 )
 from emmclab.studies.results import Results
 
-#: Memory sizes at which claims are judged, in KB. They were chosen before there were results.
+#: Memory sizes at which claims are judged, in KB. They were chosen before there were any results.
 SIZES_KB = (64, 128, 256, 512, 1024)
 
 
 class Found(NamedTuple):
-    """What was found for a trace with this much memory; `beyond`: more, or less, than was tried."""
+    """The value for a trace with this much memory. `beyond`: it is a bound, outside of the tried sizes."""
 
     application: str
     kb: int
@@ -35,7 +35,7 @@ class Found(NamedTuple):
 
 
 def lower_miss(results: Results, other: str, device: str = DEVICE, figure: Figure = miss_pct) -> list[Found]:
-    """Return by how much percent RQFTL has a lower figure than another scheme with the same memory."""
+    """Return by how many percent RQFTL's figure is lower than that of another scheme with the same memory."""
     found = []
     for application in APPLICATIONS:
         ours = points(results, application, "rqftl", device)
@@ -60,7 +60,7 @@ def effective(results: Results, other: str, device: str = DEVICE) -> list[Found]
 
 
 def saved(results: Results, device: str = DEVICE) -> list[Found]:
-    """Memory that RQFTL saves of that of LeaFTL at the same miss rate, percent."""
+    """Return how much of LeaFTL's memory RQFTL saves at the same miss rate, in percent."""
     found = []
     for application in APPLICATIONS:
         ours = points(results, application, "rqftl", device)
@@ -90,7 +90,7 @@ def _by_application(found: list[Found], unit: str) -> str:
 
 
 def _beyond(found: list[Found]) -> Iterator[str]:
-    """Describe how many values are bounds."""
+    """Describe how many values are only bounds."""
     count = sum(one.beyond for one in found)
     if count:
         yield (
@@ -136,13 +136,13 @@ def _sizes() -> str:
 
 @measure
 def miss_dftl(results: Results) -> Measurement:
-    """Miss rate against DFTL."""
+    """Compare the miss rate of RQFTL with that of DFTL."""
     return _miss(results, "dftl")
 
 
 @measure
 def miss_leaftl(results: Results) -> Measurement:
-    """Miss rate against LeaFTL."""
+    """Compare the miss rate of RQFTL with that of LeaFTL."""
     found = _miss(results, "leaftl")
     none = sum(
         not miss_pct(at(points(results, application, "leaftl"), kb))
@@ -158,7 +158,7 @@ def miss_leaftl(results: Results) -> Measurement:
 
 @measure
 def effective_dftl(results: Results) -> Measurement:
-    """Memory that DFTL needs for the same miss rate."""
+    """Measure the memory that DFTL needs for RQFTL's miss rate."""
     own, packed = effective(results, "dftl"), effective(results, "dftl", PACKED)
     return Measurement(
         f"{median(_values(own)):.1f} times (median of {len(own)}; {_range(own, '')})",
@@ -175,7 +175,7 @@ def effective_dftl(results: Results) -> Measurement:
 
 @measure
 def effective_leaftl(results: Results) -> Measurement:
-    """Memory that LeaFTL needs for the same miss rate."""
+    """Measure the memory that LeaFTL needs for RQFTL's miss rate."""
     own, packed = effective(results, "leaftl"), effective(results, "leaftl", PACKED)
     most = max(own, key=lambda one: one.value)
     return Measurement(
@@ -194,7 +194,7 @@ def effective_leaftl(results: Results) -> Measurement:
 
 @measure
 def memory_saved(results: Results) -> Measurement:
-    """Memory that is saved against LeaFTL."""
+    """Measure the memory that RQFTL saves compared with LeaFTL."""
     own, packed = saved(results), saved(results, PACKED)
     less = median(_values(own))
     return Measurement(

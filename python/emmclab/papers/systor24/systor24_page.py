@@ -1,4 +1,4 @@
-"""The page of `systor24`: claims, and what each scheme does with each size of memory on each trace."""
+"""The page of `systor24`: claims, and the results of each scheme for each memory size and trace."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from emmclab.traces.ledger import ledger_line
 
 @dataclass(frozen=True)
 class Shown:
-    """A figure of runs that is drawn against the memory."""
+    """A figure of runs that is drawn over the memory size."""
 
     name: str
     title: str
@@ -116,7 +116,7 @@ def render(results: Results, judged: Sequence[Claim], drawn: Sequence[Drawing]) 
 
 
 def _missed(results: Results, application: str) -> list[tuple[str, list[tuple[float, float]]]]:
-    """Return the miss rate and the page reads of the map by scheme, at the sizes of the claims."""
+    """Return miss rate and page reads of the map by scheme, at the memory sizes of the claims."""
     rows = []
     for scheme in SCHEMES:
         runs = points(results, application, scheme)
@@ -125,7 +125,7 @@ def _missed(results: Results, application: str) -> list[tuple[str, list[tuple[fl
 
 
 def _unwritten(results: Results) -> list[tuple[str, float]]:
-    """Return the share of looked-up units that nobody wrote, percent."""
+    """Return the share of looked-up units that had never been written, in percent."""
     found = []
     for application in APPLICATIONS:
         run = at(points(results, application, "dftl"), SIZES_KB[0])
@@ -134,7 +134,7 @@ def _unwritten(results: Results) -> list[tuple[str, float]]:
 
 
 def drawings(results: Results) -> list[Drawing]:
-    """Draw each figure against the memory, one chart for each trace."""
+    """Draw each figure over the memory size, one chart for each trace."""
     return [_drawn(results, shown, application) for shown in SHOWN for application in APPLICATIONS]
 
 

@@ -63,7 +63,7 @@ def read_grid(read: TomlTable, cuts: Cuts | None) -> Grid:
             raise read.fault("modes", f"there is no mode `{mode}`", f"use {', '.join(most)} or {last}")
         if len(modes) > 1 and _BY_MODE[mode] is not KINDS[0]:
             raise read.fault(
-                "modes", f"a grid of mode {mode} has no other", f'give it alone: `modes = ["{mode}"]`'
+                "modes", f"a grid of mode {mode} has no other mode", f'give it alone: `modes = ["{mode}"]`'
             )
     return kind_of_modes(modes).read(read, cuts)
 
