@@ -110,6 +110,7 @@ def test_deep_advice_is_in_every_form_and_refused_before_the_work(tmp_path: Path
     assert (done.returncode, "leave out --deep" in done.stderr) == (2, True)
 
 
+@pytest.mark.slow
 def test_on_a_phone_every_figure_of_an_option_is_in_sight(
     trace: emmclab.Trace, browser: Browser, tmp_path: Path
 ) -> None:

@@ -122,7 +122,7 @@ def test_a_column_of_another_type_is_named_with_its_type(column: str, values: li
         ({"op": ["write", "write", "reed", "read"]}, 3, "`reed`: is not an operation"),
         ({"sectors": [8, -8, 8, 0]}, 2, "`sectors`: .*UInt32"),
         ({"sectors": [8, 0, 8, 0]}, 2, "without data"),
-        ({"arrival_ns": [0, 5, 4, 6]}, 3, "after its place"),
+        ({"arrival_ns": [0, 5, 4, 6]}, 3, "arrives before the request in front of it"),
         ({"complete_ns": [1, 1_000_001, 1_999_999, 3_000_001]}, 3, "earlier"),
     ],
 )
@@ -141,7 +141,7 @@ def test_the_row_of_a_fault_counts_from_the_first_of_the_frame() -> None:
     table = polars.DataFrame(
         {"arrival_ns": arrivals, "sector": [0] * rows, "sectors": [8] * rows, "op": ["write"] * rows}
     )
-    with pytest.raises(FormatError, match="after its place") as caught:
+    with pytest.raises(FormatError, match="arrives before the request in front of it") as caught:
         _ = Trace.from_polars(table).ledger
     assert caught.value.line == 15_001
 

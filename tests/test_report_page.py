@@ -90,7 +90,9 @@ class Visit:
         return cut
 
 
-@pytest.mark.parametrize(("name", "charts"), [("one", 19), ("several", 19), ("simulated", 9)])
+@pytest.mark.parametrize(
+    ("name", "charts"), [pytest.param("one", 19, marks=pytest.mark.slow), ("several", 19), ("simulated", 9)]
+)
 def test_every_chart_is_drawn_in_silence_and_without_a_request(
     browser: Browser, name: str, charts: int, request: pytest.FixtureRequest
 ) -> None:
@@ -164,7 +166,14 @@ def test_without_caches_the_page_has_no_empty_figure_of_them(browser: Browser, o
     visit.page.close()
 
 
-@pytest.mark.parametrize("name", ["one", "several", "simulated"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "one",
+        pytest.param("several", marks=pytest.mark.slow),
+        pytest.param("simulated", marks=pytest.mark.slow),
+    ],
+)
 def test_on_paper_no_table_is_cut(browser: Browser, name: str, request: pytest.FixtureRequest) -> None:
     visit = Visit(browser, request.getfixturevalue(name))
     visit.draw_all()
@@ -213,6 +222,7 @@ def _brightness(page: Page) -> float:
     return sum(numbers) / 3
 
 
+@pytest.mark.slow
 def test_dark_follows_the_system_and_the_button(browser: Browser, one: Path) -> None:
     visit = Visit(browser, one, scheme="dark")
     assert _brightness(visit.page) < 60
@@ -340,6 +350,7 @@ def test_flags_that_a_format_cannot_record_are_a_dash(browser: Browser, one: Pat
     assert drawn.locator("text", has_text="–").count() >= 3
 
 
+@pytest.mark.slow
 def test_print_view_shows_every_chart(browser: Browser, one: Path, tmp_path: Path) -> None:
     visit = Visit(browser, one, scheme="dark")
     visit.page.evaluate(

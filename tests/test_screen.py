@@ -234,7 +234,7 @@ def test_only_is_taken_in_python_as_text_texts_or_a_mapping(two: Path) -> None:
         ("device=sdc", "sda (75.0 %), sdb (25.0 %)"),
         ("process=fio*", "app (50.0 %)"),
         ("op=trim", "discard"),
-        ("from=1h", "9.97 s after it"),
+        ("from=1h", "9.97 s after the first"),
         ("from=5s,to=1s", "before `to`"),
     ],
 )

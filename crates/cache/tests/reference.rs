@@ -261,7 +261,7 @@ fn a_sampled_curve_lies_within_four_points_of_the_exact_one() {
     let names: Vec<&str> = policies().iter().map(|kind| kind.name).collect();
     let sampled = options(&names, &[256, 1_024, 4_096, 16_384, 65_536]);
     let exact = CacheOptions { exact: true, ..sampled.clone() };
-    let touches = 1_000_000;
+    let touches = 3_000_000;
     let (sampled, exact) =
         (curves(skewed(touches, 100_000), &sampled), curves(skewed(touches, 100_000), &exact));
     assert!(sampled.iter().any(|row| row.sampling == 64) && exact.iter().all(|row| row.sampling == 1));

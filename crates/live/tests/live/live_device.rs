@@ -276,7 +276,7 @@ fn a_layer_without_recovery_is_refused() {
     assert!(refused(&config(&[]), &LiveOptions { layers, ..options() }).contains("recovery"));
     for (setting, value) in [("wrap_addresses", "true"), ("routing", "by_size")] {
         let layers = vec![LayerConfig::named("pair").with(setting, value)];
-        assert!(refused(&config(&[]), &LiveOptions { layers, ..options() }).contains("share a place"));
+        assert!(refused(&config(&[]), &LiveOptions { layers, ..options() }).contains("to one place"));
     }
 }
 

@@ -567,7 +567,7 @@ fn a_picture_is_known_as_one_and_is_no_trace() {
     let request = Request { complete, ..Request::new(Nanos(-5), Op::Read, Sector(8), 8) };
     let error = read_bytes(&picture(&[request]), "pftrace", &ReadOptions::default()).unwrap_err();
     assert_eq!(error.kind(), Kind::Unsupported, "{error}");
-    assert!(error.to_string().contains("picture"), "{error}");
+    assert!(error.to_string().contains("for display"), "{error}");
     let error = read_bytes(&picture(&[]), "pftrace", &ReadOptions::default()).unwrap_err();
     assert_eq!(error.kind(), Kind::Empty, "{error}");
 }

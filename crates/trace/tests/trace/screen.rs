@@ -222,7 +222,7 @@ fn a_value_that_no_request_has_is_an_error_that_lists_what_there_is() {
         ("device=sda|sdc", "sda (66.7 %)"),
         ("process=fio", "app (33.3 %)"),
         ("op=discard", "read, write"),
-        ("from=10s", "2.00 s after it"),
+        ("from=10s", "2.00 s after the first"),
         ("pid=7", "does not record"),
         ("device=sdb,process=app", "fewer"),
     ] {
