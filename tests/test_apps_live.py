@@ -168,7 +168,7 @@ def _is_ours(path: Path, folder: Path) -> bool:
         (["--host", "nexusone-yaffs2"], "has yaffs2, which this kernel does not mount"),
         (["--host", "n900"], "there is no host `n900`"),
         (["--network", "lte"], "has no network `lte`"),
-        (["--networks", "wifi,usb"], "`live` takes one application, one device and one network"),
+        (["--networks", "wifi,usb"], "`live` runs one application on one device with one network"),
         (["--device", "nexus6"], "nexus6"),
         (["--clock", "fast"], "fast"),
     ],

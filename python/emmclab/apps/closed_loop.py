@@ -90,7 +90,7 @@ class AppOptions:
 class AppResult(Document):
     """Result of a run; a mapping of the groups that `emmclab apps run --json` prints.
 
-    `app` says where the time went, `device` is the result of the device as `emmclab simulate` gives it.
+    `app` shows where the time was spent, `device` is the result of the device as from `emmclab simulate`.
     """
 
     @property
@@ -211,7 +211,7 @@ def setup_of(name: str) -> _core.HostSetup:
 
 @dataclass(frozen=True)
 class LearnedProgram:
-    """A program that was learned from a recording; `program` is its file, and `known` says what is known."""
+    """A program that was learned from a recording: its file, and the times that the recording showed."""
 
     program: str
     format: str
@@ -299,7 +299,7 @@ def run_application(
 
     Args:
         name: an application that comes with emmclab, or the path of a TOML file.
-        device: a device, or a name as `Device.named` takes it.
+        device: a device, or a name for `Device.named`.
         network: a network of the host.
         host: a host that comes with emmclab, or the path of a TOML file.
         seed: of everything that is drawn.
@@ -310,7 +310,7 @@ def run_application(
             or `["none"]`; those of the others return at once. Without it, those that the host has.
         beside: applications that begin with it and share cores, page cache, memory and device with it, by
             their names or files; with its end they end.
-        precondition: data on the device before, as `Device.simulate` takes it, but no trace.
+        precondition: data on the device before the run, as for `Device.simulate`, but not a trace.
         images: folder that keeps preconditioned devices.
         images_limit: most bytes of `images`, as in `Device.simulate`.
         layers: names of layers above the device, the first on top.

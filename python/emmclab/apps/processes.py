@@ -65,13 +65,13 @@ def run_live(
 
     Args:
         name: an application that comes with emmclab, or the path of a TOML file.
-        device: a device, or a name as `Device.named` takes it.
+        device: a device, or a name for `Device.named`.
         network: a network of the host.
         host: a host, or the path of a TOML file; its kernel settings count only by the limit of dirty data.
         seed: of everything that is drawn.
-        beside: applications that run beside it, as `run_application` takes them.
-        clock: of the device, as `serve` takes it.
-        precondition: data on the device before, as `serve` takes it.
+        beside: applications that run at the same time, as for `run_application`.
+        clock: clock of the device, as for `serve`.
+        precondition: data on the device before the run, as for `serve`.
         images: folder that keeps preconditioned devices.
         layers: names of layers above the device, the first on top.
         layer_settings: their settings.

@@ -20,7 +20,7 @@ class LearnedTime(TypedDict):
     """The time of the thread that the user waits for in a learned program, in ns.
 
     `asleep_ns` and `unexplained_ns` are waits, its own and of threads that it waited for, which are as long
-    on every device; `behind_ns` is work of other threads behind its end, which the program leaves out.
+    on every device; `behind_ns` is the work of other threads after its end, which the program leaves out.
     """
 
     thread: str

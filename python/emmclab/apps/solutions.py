@@ -31,7 +31,7 @@ class Solution:
         layers: layers above the device.
         layer_settings: their settings.
         second: the second device, `same` for another one like the first; none if it is `None`.
-        filesystems: file systems in place of the host's, as `run_application` takes them.
+        filesystems: file systems in place of the host's, as for `run_application`.
         sync: classes of files whose syncs are carried out; all where it is `None`.
     """
 

@@ -47,7 +47,7 @@ def calibrate(
         int, typer.Option(metavar="GB", help="Capacity that the host sees, 1 to 1024 GB.")
     ] = 32,
     seed: Annotated[
-        int, typer.Option(min=0, metavar="N", help="Seed; the same one gives the same preset.")
+        int, typer.Option(min=0, metavar="N", help="Seed; the same seed results in the same preset.")
     ] = 1,
     skip_packed: Annotated[
         bool,

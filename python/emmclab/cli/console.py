@@ -73,7 +73,7 @@ def put(text: str) -> None:
 
 
 def print_json(value: Any) -> None:
-    """Print a value as JSON; the same value gives the same bytes."""
+    """Print a value as JSON; equal values result in equal bytes."""
     text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)
     # JSON escapes the control characters of ASCII itself; the others are escaped here: none is lost.
     put(text.translate({number: f"\\u{number:04x}" for number in CONTROLS if number >= 0x7F}))

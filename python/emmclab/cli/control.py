@@ -52,7 +52,7 @@ def control(
         )
     if (command == "set") != (setting is not None):
         raise ConfigError(
-            "`set` takes KEY=VALUE; the other commands take no argument",
+            "`set` needs KEY=VALUE; the other commands have no argument",
             kind="config",
             field="KEY=VALUE",
             hint="write it as `emmclab control SOCKET set clock=x0.1`",

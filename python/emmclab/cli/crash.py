@@ -99,7 +99,7 @@ def crash(
         option("Option for mkfs; may be repeated.", _RUN, "--mkfs-option", metavar="OPTION"),
     ] = [],  # noqa: B006
     mount_options: Annotated[
-        str | None, option("Options of the mount, as `mount -o` takes them.", _RUN, metavar="LIST")
+        str | None, option("Mount options, in the form of `mount -o`.", _RUN, metavar="LIST")
     ] = None,
     guest: Annotated[
         str | None,

@@ -67,7 +67,7 @@ class Asked:
     results: Path
 
     def changed(self, context: typer.Context, words: str) -> Asked:
-        """Return the options of another run, which differs in these; settings come behind those given.
+        """Return the options of another run, which differs in these; its settings follow those given.
 
         Raises:
             ConfigError: the text has no option of a run.

@@ -77,9 +77,7 @@ def devices(
         )
     console = stdout()
     console.print(table)
-    note = (
-        "Planes are all that the device has; its timing.parallelism says which of them work at the same time."
-    )
+    note = "Planes are counted for the whole device; timing.parallelism sets which work at the same time."
     console.print(note, markup=False, soft_wrap=True, style="dim")
 
 
@@ -96,7 +94,9 @@ def _check(name: str, as_json: bool) -> None:
     for source in dict.fromkeys(row["source"] for row in rows):
         console.print(_checked(f"{name} and what it was fitted to: {source}", rows, source))
         console.print()
-    console.print("an agreement is not evidence; the device file says why others deviate", style="dim")
+    console.print(
+        "an agreement is not evidence; the device file gives the reason for each deviation", style="dim"
+    )
 
 
 def _within(rows: Sequence[FittedFigure]) -> str:

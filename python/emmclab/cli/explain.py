@@ -73,7 +73,7 @@ def register(app: typer.Typer) -> None:
         epilog=examples(
             "emmclab explain trace.txt",
             "emmclab explain nexus5",
-            "emmclab explain ext_csd.txt # what a real device says of itself",
+            "emmclab explain ext_csd.txt # what the registers of a real device mean",
             "emmclab explain ufs31 pixel6a",
             "emmclab explain before.json after.json --one-at-a-time",
             "emmclab explain gc.policy",

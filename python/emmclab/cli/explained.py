@@ -1,4 +1,4 @@
-"""What `emmclab explain` says of settings, of two devices beside each other, and of a result."""
+"""The texts of `emmclab explain` about settings, about two devices side by side, and about a result."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def keys() -> list[str]:
 
 
 class Meaning(TypedDict):
-    """What a name stands for; `presets` are the values of a setting by the presets that set it."""
+    """The meaning of a name; `presets` are the values of a setting by the presets that set it."""
 
     kind: str
     key: str
@@ -65,7 +65,7 @@ class Meaning(TypedDict):
 
 
 def named(name: str) -> list[Meaning]:
-    """Return what a name stands for: a setting, all of a group (`gc`), an option of runs, or a field.
+    """Return the meaning of a name: a setting, all of a group (`gc`), an option of runs, or a field.
 
     Each has `kind`, `key`, `unit`, `meaning`, `allowed`, and of settings `default` and the values of the
     `presets` that name one.

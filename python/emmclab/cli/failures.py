@@ -37,7 +37,7 @@ EXIT_CODES = {
 #: Commands after whose options another command may stand without `--`.
 _COMMANDS_WITHIN = {"record"}
 
-#: How typer says that a value is no number.
+#: The message of typer for a value that is not a number.
 _NUMBERS = re.compile(r"is not a valid (int|float)(?:eger)?(?: range)?")
 
 #: What a command keeps when it is interrupted, where that is more than files.

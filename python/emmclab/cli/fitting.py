@@ -110,7 +110,7 @@ def _widths(console: Console, column: Column) -> _Widths:
 
 
 def _total(widths: Sequence[int]) -> int:
-    """Return what a table of columns with these widths takes, two spaces between each two."""
+    """Return the width of a table with columns of these widths and two spaces between columns."""
     return sum(widths) + 2 * (len(widths) - 1)
 
 

@@ -29,7 +29,7 @@ class ListsByDefault(TyperGroup):
 def add_group(
     app: typer.Typer, package: str, names: Iterable[str], about: Callable[[], None], epilog: str
 ) -> None:
-    """Add a package of commands as a group; the function `about` gives its name and its help text."""
+    """Add a package of commands as a group; the function `about` returns its name and its help text."""
     group = typer.Typer(cls=ListsByDefault, epilog=epilog)
     group.callback(help=paragraphs(about))(about)
     add_commands(group, package, names)

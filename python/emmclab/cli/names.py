@@ -18,7 +18,7 @@ def one_of(*words: str) -> Completer:
 
 
 def names_of(give: Callable[[], Iterable[str]]) -> Completer:
-    """Complete to one of the words that a function gives once they are wanted."""
+    """Complete to one of the words of a function, which is called when a shell asks for completions."""
 
     def matching(incomplete: str) -> list[str]:
         return [word for word in give() if word.startswith(incomplete)]

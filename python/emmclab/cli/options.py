@@ -37,7 +37,7 @@ TraceFile = Annotated[
     Path,
     typer.Argument(metavar="TRACE", help="A trace of any format; gzip, bzip2, zstd, xz too; `-` for stdin."),
 ]
-#: A file of blktrace, of one processor: the name of the recording stands before it.
+#: A file of blktrace, of one processor: the name of the recording comes first.
 _PROCESSOR = re.compile(r"(?P<recording>.+)\.blktrace\.\d+(\.(gz|zst|zstd|xz))?")
 
 
@@ -196,7 +196,7 @@ class Reading:
         return read(or_bundled(path), **self.given())
 
     def given(self) -> dict[str, Any]:
-        """Return the options that differ from the defaults, as `emmclab.read` takes them."""
+        """Return the options that differ from the defaults, as keywords of `emmclab.read`."""
         usual = reading_options()
         return {
             name: value

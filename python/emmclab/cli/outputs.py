@@ -15,7 +15,7 @@ from emmclab.cli.names import writable_format_names
 from emmclab.errors import ConfigError, InputError
 from emmclab.runtime.files import write_whole
 
-#: The name that stands for stdout.
+#: The name that means stdout.
 STDOUT = Path("-")
 
 

@@ -43,7 +43,7 @@ def register(app: typer.Typer) -> None:
 
 def preset(
     *,
-    # Only for a message that says which option the file needs.
+    # Only for a message that names the option which the file needs.
     word: Annotated[str | None, typer.Argument(metavar="FILE", hidden=True)] = None,
     ext_csd: Annotated[
         Path | None,
@@ -84,7 +84,7 @@ def preset(
     name: PresetName = None,
     as_json: AsJson = False,
 ) -> None:
-    """Make a device preset of what a real device says of itself in its registers."""
+    """Make a device preset from the registers of a real device."""
     if word is not None:
         raise _without_option(word)
     found = _read(ext_csd, ufs, recording)
@@ -122,7 +122,7 @@ def _without_option(word: str) -> ConfigError:
         if _is_device(word):
             field = "--like"
             hint = (
-                f"it is a device already, which `--device {word}` of other commands takes; with "
+                f"it is a device already: use `--device {word}` with other commands; with "
                 f"`--like {word}` it fills in what the registers of --ext-csd, --ufs or --from do not say"
             )
         else:

@@ -46,7 +46,7 @@ def probe(
             autocompletion=device_names,
         ),
     ],
-    settings: Settings = [],  # noqa: B006 (typer takes it as the default of a repeated option)
+    settings: Settings = [],  # noqa: B006 (typer needs it as the default of a repeated option)
     capacity: Capacity = None,
     write: Annotated[
         bool,

@@ -151,7 +151,7 @@ def _run(
     with asked_by_signal() as ending:
         try:
             chosen = recorder.chosen()
-            why = f" ({chosen}; --device takes others)" if chosen else ""
+            why = f" ({chosen}; choose others with --device)" if chosen else ""
             say(f"recording {', '.join(recorder.disks())}{why}; Ctrl-C ends it")
             if command:
                 try:

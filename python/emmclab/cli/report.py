@@ -44,7 +44,7 @@ def report(
 ) -> None:
     """Write the page of a finished study, without running anything.
 
-    With --json, print what the page says as well: the answer, and claims, verdicts or rankings with figures.
+    With --json, print the contents of the page: the answer, and claims, verdicts or rankings with figures.
     """
     from emmclab.papers.registry import studies
     from emmclab.studies import Results, Study

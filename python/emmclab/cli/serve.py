@@ -128,7 +128,7 @@ def serve(
         Path | None, option("Mount the file system at this folder.", _WHERE, metavar="DIR")
     ] = None,
     mount_options: Annotated[
-        str | None, option("Options of the mount, as `mount -o` takes them.", _WHERE, metavar="LIST")
+        str | None, option("Mount options, in the form of `mount -o`.", _WHERE, metavar="LIST")
     ] = None,
     control: Annotated[
         Path | None,

@@ -193,7 +193,7 @@ def _clock(console: Console, profiles: Sequence[Profile]) -> None:
             table.add_row(Text(profile.name), *(field.text(figures[field.name]) for field in KEY_FIELDS))
             cells = (field.text(without[field.name]) for field in KEY_FIELDS)
             table.add_row(Text("  without the jumps"), *cells)
-    _captioned(console, table, "`--mend-clock` takes the jumps out of all figures")
+    _captioned(console, table, "`--mend-clock` removes the jumps from all figures")
 
 
 def _captioned(console: Console, table: Table, caption: str) -> None:
@@ -217,7 +217,7 @@ def _devices(console: Console, profiles: Sequence[Profile]) -> None:
             for row in profile.devices:
                 cells = (field.text(row[field.name]) for field in DEVICE_FIELDS)
                 table.add_row(Text(profile.name), Text(row["device"]), *cells)
-    _captioned(console, table, "Figures are of all devices together; `--only device=NAME` takes one")
+    _captioned(console, table, "Figures are for all devices together; `--only device=NAME` selects one")
 
 
 def _reissues(console: Console, profiles: Sequence[Profile]) -> None:
@@ -230,7 +230,7 @@ def _reissues(console: Console, profiles: Sequence[Profile]) -> None:
         if (found := profile.reissues) and (without := found["figures_without"]):
             for name, figures in ((profile.name, found["figures"]), ("  without re-issues", without)):
                 table.add_row(Text(name), *(field.text(figures[field.name]) for field in REISSUE_FIELDS))
-    _captioned(console, table, "`--drop-reissued` takes them out of all figures")
+    _captioned(console, table, "`--drop-reissued` removes them from all figures")
 
 
 def as_printed(field: Field, value: float) -> str:
@@ -441,7 +441,7 @@ def show_journal(console: Console, journal: Journal) -> None:
 
 
 def show_explained(console: Console, table: Table, meanings: Sequence[Text]) -> None:
-    """Print a table whose rows have a meaning each, which stands below the row."""
+    """Print a table, with the meaning of each row in a line below the row."""
     for line in explained(console, table, meanings):
         console.print(line, soft_wrap=True)
 

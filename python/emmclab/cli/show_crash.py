@@ -50,9 +50,10 @@ def _show_one(console: Console, tried: Tried, options: Options) -> None:
     rate = found.states / found.took_s if found.took_s else 0.0
     _put(
         console,
-        f"{found.states:,} states of {covered['cuts']:,} cuts tried ({rate:,.0f} a second); "
-        f"{covered['moments']:,} moments, {covered['equal']:,} equal states skipped{_pruned(found)}; "
-        f"the contract allows up to 10^{covered['legal_log10']:.1f} states at these cuts",
+        f"{found.states:,} states were tried ({rate:,.0f} per second), after power cuts at "
+        f"{covered['cuts']:,} of {covered['moments']:,} possible times; "
+        f"{covered['equal']:,} equal states were skipped{_pruned(found)}. A device that keeps its promises "
+        f"may leave up to 10^{covered['legal_log10']:.1f} states at these cuts.",
     )
     _show_reused(console, tried)
     for number, one in enumerate(findings):
@@ -92,8 +93,9 @@ def _show_several(console: Console, tried: Sequence[Tried], options: Options) ->
         covered = one.found.covered
         _put(
             console,
-            f"  {one.kept.short}: {one.found.states:,} states of {covered['cuts']:,} cuts tried; "
-            f"{covered['moments']:,} moments; the workload paused {pauses_of(one.kept):,} times; "
+            f"  {one.kept.short}: {one.found.states:,} states tried, after power cuts at "
+            f"{covered['cuts']:,} of {covered['moments']:,} possible times; "
+            f"the workload paused {pauses_of(one.kept):,} times; "
             f"{len(one.found.findings()):,} findings",
         )
         _show_reused(console, one)

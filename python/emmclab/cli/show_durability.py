@@ -75,7 +75,7 @@ def show_report(console: Console, report: Report) -> None:
         _put(
             console,
             f"With 99 % confidence a cut breaks a promise with a probability below "
-            f"{100 * report.shares[0].high:.2g} %. Clean cuts that it takes: {', '.join(goals)}.",
+            f"{100 * report.shares[0].high:.2g} %. Clean cuts needed: {', '.join(goals)}.",
         )
 
 

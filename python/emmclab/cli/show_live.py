@@ -61,7 +61,7 @@ def live_view(live: Any, figures: LiveStatus, took_s: float) -> Group:
     if figures["refused"]:
         lines.append(Text(f"zones do not allow {refusals_text(figures['refused'])}", "yellow"))
     if figures["image_error"]:
-        lines.append(Text(f"the image takes no data: {figures['image_error']}", "yellow"))
+        lines.append(Text(f"data cannot be written to the image: {figures['image_error']}", "yellow"))
     return Group(*lines)
 
 

@@ -63,7 +63,7 @@ def show_recorded(console: Console, devices: Sequence[RecordedDevice], recording
 
 def _facts(console: Console, of: str, report: RegisterReport) -> None:
     """Print the facts of a report on registers; the title begins with `of`."""
-    what = "its EXT_CSD register says" if report["kind"] == "emmc" else "its descriptors say"
+    what = "according to its EXT_CSD register" if report["kind"] == "emmc" else "according to its descriptors"
     table = framed(f"{of}{report['standard']}: what {what}")
     for heading in ("", "Says", "Field"):
         table.add_column(heading, overflow="fold")

@@ -257,7 +257,7 @@ def recordings_of(folder: Path | None, papers: Sequence[Paper], reading: Reading
     """Identify the original traces of a paper in a folder, and print which file is what.
 
     Raises:
-        ConfigError: none of the papers takes them, or what `identified` refuses.
+        ConfigError: none of the papers accepts them, or what `identified` refuses.
     """
     if folder is None:
         return None

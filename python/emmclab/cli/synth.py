@@ -54,7 +54,7 @@ def synth(
         typer.Option("--output", "-o", metavar="OUT", help="The same; --fio and --reads take no NAME."),
     ] = None,
     seed: Annotated[
-        int, typer.Option(min=0, metavar="N", help="Seed; the same one gives the same trace.")
+        int, typer.Option(min=0, metavar="N", help="Seed; the same seed results in the same trace.")
     ] = 1,
     requests: Annotated[int | None, typer.Option(min=1, metavar="N", help="Number of requests.")] = None,
     duration: Annotated[
@@ -215,7 +215,7 @@ def _require_alone(
         if is_given:
             words = str(value) if field == "NAME" else f"{field} {value}"
             raise ConfigError(
-                f"{source} says what the trace is made of, and so does `{words}`",
+                f"both {source} and `{words}` specify the workload of the trace",
                 kind="config",
                 field=field,
                 hint="leave one of them out; -o names the output",

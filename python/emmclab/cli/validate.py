@@ -90,7 +90,7 @@ def validate(
         raise UnsupportedError(
             f"none of {len(traces)} recordings can be judged",
             kind="unsupported",
-            hint="the reason of each stands above",
+            hint="the reason for each is printed above",
         )
     _put(found, sources, given, refusals.said, html, as_json=as_json)
 

@@ -23,7 +23,7 @@ _FAST = "x0.0001"
 #: The device's own work is looked at every 0.25 s, since the core goes on with it every 0.2 s. It has ended
 #: after 3 looks without a change; after 40 looks nobody waits any longer.
 _LOOK_S, _SAME_LOOKS, _MOST_LOOKS = 0.25, 3, 40
-#: Settings that can change while a device is served; `*` stands for the number of a block group.
+#: Settings that can change while a device is served; `*` is the number of a block group.
 CHANGING: tuple[str, ...] = tuple(_core.Live.changing())
 
 
@@ -286,7 +286,7 @@ class LiveDevice:
     ) -> None:
         """Mount the file system on the loop device, or on a partition of it, at a folder.
 
-        `options` are those that `mount -o` takes.
+        `options` are mount options, in the form of `mount -o`.
 
         Raises:
             ConfigError: there is no loop device.

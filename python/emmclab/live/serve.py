@@ -96,12 +96,12 @@ def serve(
         dirty_bytes: most data of the loop device in the host's page cache that is yet to be written, as the
             small memory of a phone has it; by default what the host allows.
         mount: folder to mount the loop or ublk device at.
-        mount_options: as `mount -o` takes them.
+        mount_options: in the form of `mount -o`.
         image: file of the contents, kept with the device's state beside it (`IMAGE.state`); else both are
             gone at the end.
         second: a device beside it, for layers that use one.
         second_image: as `image`, of the second device; needed where both are given.
-        clock: `real` (requests take the time that the device takes), `free` (no time; simulated time goes
+        clock: `real` (requests take as long as on the device), `free` (no time; simulated time goes
             on only while requests are served), or `x0.1` (ten times as fast as real).
         think: on a free clock, count the time of the host between requests.
         precondition: data on the device before its first use, as in `Device.simulate`.
@@ -256,7 +256,7 @@ def require_loop() -> None:
     if os.geteuid() != 0 or devices:
         missing = ", ".join(devices) if devices else "root"
         raise UnsupportedError(
-            f"this mounts file systems on served devices, which takes {missing}",
+            f"this mounts file systems on served devices, which needs {missing}",
             kind="unsupported",
             hint="run it as root on Linux with FUSE and loop devices",
         )

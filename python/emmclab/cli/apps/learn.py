@@ -78,7 +78,7 @@ def learn(
     ] = 1.0,
     as_json: AsJson = False,
 ) -> None:
-    """Make a program of a recording of system calls, which `emmclab apps run` takes."""
+    """Make a program from a recording of system calls; `emmclab apps run` runs it."""
     if output is None:
         raise ConfigError(
             "`learn` needs an output file",

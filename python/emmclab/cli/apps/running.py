@@ -223,7 +223,7 @@ def require_single(command: str, device: str, network: str) -> None:
     """Refuse several devices or networks, which belong to another command."""
     if "," in device or "," in network:
         raise ConfigError(
-            f"`{command}` takes one application, one device and one network",
+            f"`{command}` runs one application on one device with one network",
             kind="config",
             field="--device" if "," in device else "--network",
             hint="use `emmclab apps compare` for several",
