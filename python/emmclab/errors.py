@@ -132,7 +132,7 @@ class InputError(EmmclabError, OSError):
 
     @classmethod
     def of(cls, error: OSError, file: str | PathLike[str] | None = None, hint: str | None = None) -> Self:
-        """Create one from an error of the operating system; `file` and `hint` override its own.
+        """Create the exception from an `OSError`; `file` and `hint` override those derived from it.
 
         >>> InputError.of(FileNotFoundError(2, "No such file or directory", "gone.txt")).hint
         'check the path'
@@ -152,7 +152,7 @@ class InputError(EmmclabError, OSError):
 
 
 class FormatError(EmmclabError, ValueError):
-    """A file is not, or not quite, of the format it should have."""
+    """A file does not have the expected format, or violates it in places."""
 
 
 class UnitError(FormatError):

@@ -57,22 +57,23 @@ class AppOptionFields(TypedDict):
 
 @dataclass(frozen=True)
 class AppOptions:
-    """How an application was run, in the model and on a served device alike: the group `options`."""
+    """Options with which an application was run, in the model or on a served device: the group `options`."""
 
     precondition: str
     layers: tuple[str, ...] = ()
     layer_settings: Mapping[str, Setting] = field(default_factory=dict)
     second: str | None = None
-    #: File systems in place of those of the host, and the classes of files that are synced; None: all.
+    #: File systems that replace those of the host; then the classes of files whose syncs are carried out,
+    #: None for the setting of the host.
     filesystems: tuple[str, ...] = ()
     synced: tuple[str, ...] | None = None
-    #: Applications that ran beside it.
+    #: Applications that ran at the same time.
     beside: tuple[str, ...] = ()
-    #: Of a served device; None in the model, which has simulated time.
+    #: Clock of a served device; None in the model, which has simulated time.
     clock: str | None = None
 
     def to_dict(self) -> AppOptionFields:
-        """Return the group as JSON has it."""
+        """Return the group `options` as it is in JSON."""
         said: AppOptionFields = {
             "precondition": self.precondition,
             "layers": list(self.layers),
@@ -95,17 +96,17 @@ class AppResult(Document):
 
     @property
     def app(self) -> AppRun:
-        """Where the time went."""
+        """The group `app`: times by thread and cause, and requests."""
         return cast("AppFields", self._fields)["app"]
 
     @property
     def device(self) -> DeviceFields:
-        """The result of the device."""
+        """The group `device`: the result of the device, as from `emmclab simulate`."""
         return cast("AppFields", self._fields)["device"]
 
     @property
     def options(self) -> AppOptions:
-        """How it was run."""
+        """The options with which the application was run."""
         said = self["options"]
         lists = {name: tuple(said[name]) for name in ("layers", "filesystems", "beside")}
         synced = None if said["synced"] is None else tuple(said["synced"])
@@ -118,7 +119,7 @@ class AppResult(Document):
 
     @property
     def storage_s(self) -> float:
-        """The part of it spent waiting for storage, in s."""
+        """The part of `runtime_s` spent waiting for storage, in s."""
         return sum(self.app["states"][state] for state in STORAGE) / 1e9
 
     @property
@@ -130,7 +131,7 @@ class AppResult(Document):
 
     @property
     def run_name(self) -> str:
-        """What tells runs of one application apart: device, layers, file systems, syncs, network if used."""
+        """A name that distinguishes runs of one application: device, layers, file systems, syncs, network."""
         options = self.options
         under = f" under {'+'.join(options.layers)}" if options.layers else ""
         under += f" with {', '.join(options.filesystems)}" if options.filesystems else ""
@@ -190,9 +191,9 @@ def _is_file(name: str) -> bool:
 
 
 def program_of(name: str, beside: Sequence[str] = ()) -> _core.Program:
-    """Return an application that comes with emmclab by its name, or another one by the path of its file.
+    """Return an application: an included one by its name, or another one by the path of its TOML file.
 
-    Those of `beside` run at the same time; `A + B` is A with B beside it.
+    The applications `beside` run at the same time; `A + B` is A with B in `beside`.
 
     >>> program_of("email + maps").name, program_of("email", ["maps"]).name
     ('email + maps', 'email + maps')
@@ -203,7 +204,7 @@ def program_of(name: str, beside: Sequence[str] = ()) -> _core.Program:
 
 
 def setup_of(name: str) -> _core.HostSetup:
-    """Return a host that comes with emmclab by its name, or another one by the path of its file."""
+    """Return a host: an included one by its name, or another one by the path of its TOML file."""
     if not _is_file(name):
         return _core.HostSetup.preset(name)
     return _core.HostSetup.file(name)
@@ -211,7 +212,7 @@ def setup_of(name: str) -> _core.HostSetup:
 
 @dataclass(frozen=True)
 class LearnedProgram:
-    """A program that was learned from a recording: its file, and the times that the recording showed."""
+    """A program learned from a recording: the text of its file, and times of the recording."""
 
     program: str
     format: str
@@ -221,7 +222,7 @@ class LearnedProgram:
     lines: int
     unreadable_lines: int
     known: dict[str, int]
-    #: What the thread that the user waits for did with its time.
+    #: Times of the thread that the user waits for.
     user: LearnedTime
     #: Calls that the program leaves out, and lines that are no calls, by their kind.
     dropped: dict[str, int]
@@ -238,29 +239,29 @@ def learn_application(
 ) -> LearnedProgram:
     """Learn a program from a recording of system calls.
 
-    Taken from it are threads, their operations on files with sizes and places, transfers, and the order that
-    files force on threads. What operations took is left to the model. Time between calls is work, which a
-    host scales by its CPU factor. A call that
-    waits for a child, a pipe or a thread of the recording waits for it in the program, too; a sleep, and a
-    wait for an unknown cause, is a pause of its length. Memory-mapped files, io_uring and asynchronous I/O
-    are not seen, and counted where they can be.
+    The program has the threads of the recording, their file operations with sizes and offsets, their network
+    transfers, and the order in which threads depend on files. The duration of file operations is not learned:
+    the model computes it. Time between calls is CPU work, which a host scales by its CPU factor. A call that
+    waits for a child, a pipe or a thread of the recording does so in the program, too. A sleep, and a wait
+    for an unknown cause, becomes a pause of the same length. Accesses through file mappings, io_uring and
+    asynchronous I/O are not in a recording; mapped files and such requests are counted if possible.
 
     Args:
-        path: what `strace -f -ttt -T -y -o FILE COMMAND` wrote (other forms of time are read, too, and calls
-            without durations), or syscall events of ftrace as text.
-        name: of the program; by default of the file.
-        partitions: folders by the names of partitions; the first one has all other files, too.
-        user_waits_for: the thread that the user waits for, by the number that the kernel gave it; by default
-            the first one of the recording.
+        path: the output of `strace -f -ttt -T -y -o FILE COMMAND` (other formats of time and calls without
+            durations are supported, too), or syscall events of ftrace as text.
+        name: name of the program; default: that of the file.
+        partitions: folder by name of partition; the first partition also has all files outside these folders.
+        user_waits_for: the thread that the user waits for, by its PID in the recording; default: the first
+            thread.
         keep_pauses: accept a thread that sleeps or waits for unknown causes for more than half of its time.
-        cpu_factor: of the recorded machine, as hosts have it: time of work on it as a factor on that of a
-            1 GHz core of 2010, as 0.25 for `phone-2020`.
+        cpu_factor: CPU factor of the recorded machine: time of work on it divided by that on a 1 GHz core of
+            2010, such as 0.25 for `phone-2020`.
 
     Raises:
         InputError: the file cannot be read, or is not a recording.
         ConfigError: there is no such thread, or the CPU factor is impossible.
-        EmmclabError: the thread mostly sleeps or waits for causes that are not in the recording, or it is the
-            first one by default and ends before most of the work.
+        EmmclabError: the thread mostly sleeps or waits for causes that are not in the recording; or no thread
+            was named, and the first one ends before most of the work.
     """
     found = _core.learn_app(
         fspath(path),
@@ -302,31 +303,30 @@ def run_application(
         device: a device, or a name for `Device.named`.
         network: a network of the host.
         host: a host that comes with emmclab, or the path of a TOML file.
-        seed: of everything that is drawn.
+        seed: seed of all random draws.
         what_if: parts of the storage that are infinitely fast: `partition=NAME`, `class=CLASS` of files, or
             `op=read|fsync|write_back`.
         filesystems: file systems in place of those of the host: `data=lfs` on one partition, `lfs` on all.
         sync: classes of files whose syncs are carried out (`database`, `database_journal`, `cache`, `other`),
-            or `["none"]`; those of the others return at once. Without it, those that the host has.
-        beside: applications that begin with it and share cores, page cache, memory and device with it, by
-            their names or files; with its end they end.
+            or `["none"]`; syncs of other files return at once. Default: as the host specifies.
+        beside: applications (names or files) that start at the same time and share cores, page cache,
+            memory and device; they are ended when the application ends.
         precondition: data on the device before the run, as for `Device.simulate`, but not a trace.
-        images: folder that keeps preconditioned devices.
-        images_limit: most bytes of `images`, as in `Device.simulate`.
+        images: folder that stores preconditioned devices for later runs.
+        images_limit: maximum size of `images`, bytes, as in `Device.simulate`.
         layers: names of layers above the device, the first on top.
         layer_settings: their settings.
-        second: a device beside it, for layers that use one.
+        second: a second device, for layers that use one.
         limit_s: simulated time, in s, after which the run is an error.
-        check: check every invariant of the device.
-        perfetto: file for a picture of the run, which ui.perfetto.dev shows: what each thread does, the
-            critical path, and requests and device as `Device.simulate` draws them. It ends in `.pftrace`, or
-            `.pftrace.gz`.
-        events: Parquet file for a row per request, as `Device.simulate` writes it: a trace of what the
-            application asks of the device.
+        check: check every invariant of the device (slow).
+        perfetto: output file for ui.perfetto.dev (`.pftrace` or `.pftrace.gz`): the states of each thread,
+            the critical path, and requests and device as from `Device.simulate`.
+        events: Parquet output file with a row per request, as from `Device.simulate`; it can be read as a
+            trace of the requests of the application.
 
     Raises:
         ConfigError: the file is wrong (with its line), the partitions do not fit the device, the program is
-            in a deadlock (with the threads and what each waits for) or goes on beyond the limit.
+            in a deadlock (the message names the threads and what each waits for), or exceeds `limit_s`.
 
     >>> run_application("email", "nexus5").runtime_s > 0
     True
@@ -369,7 +369,7 @@ def run_application(
 def parts_of(result: AppResult) -> list[str]:
     """List the parts of the storage that a run used: partitions, classes of blocks, operations.
 
-    Each can be given as `what_if`.
+    Each can be passed as `what_if` to `run_application`.
     """
     partitions = {part["partition"] for part in result.app["spent"] if part["partition"]}
     requests = result.app["requests"]
@@ -382,9 +382,9 @@ def parts_of(result: AppResult) -> list[str]:
 
 
 def dominating(result: AppResult) -> tuple[str, float]:
-    """Return the largest part of the time on the critical path, and its share of the runtime in %.
+    """Return the label of the largest part of the critical path, and its share of the runtime in %.
 
-    Storage is named with the class of files and the partition.
+    For waits for storage, the label has the class of files and the partition.
     """
     shares: dict[str, int] = {}
     for part in result.app["spent"]:
@@ -413,7 +413,7 @@ def durability_line(result: AppResult) -> str:
 
 
 def order_note_of(results: Sequence[AppResult], made: MadeFrom) -> str:
-    """Return `runs_note` of runs on the devices of `made`, the group `provenance` of all of them."""
+    """Return `runs_note` for these runs; `made` is their common group `provenance`, with their devices."""
     known = {device["name"]: device for device in made.get("devices", ())}
     found = [run.device for run in results]
     return runs_note(
@@ -433,7 +433,7 @@ def requests_line(result: AppResult) -> str:
     """Return a line on the requests that reached the device."""
     counts = result.app["requests"]
     if counts is None:
-        # A live run has the counts of the device.
+        # A live run only has the counts of the device.
         found = result.device["requests"]
         sizes = (
             ("reads", found["read"], found["bytes_read"]),

@@ -27,15 +27,15 @@ from emmclab.errors import ConfigError
 from emmclab.live.device import LiveDevice
 from emmclab.live.serve import require_loop, require_tools, serve
 
-#: The host where none is named: all of its partitions have a file system that test machines mount.
+#: The default host: all of its partitions have a file system that common kernels support.
 LIVE_HOST = "phone-2020-ext4"
-#: The kernel's names of file systems, with options of `mkfs`: all tables are written at once, and blocks are
-#: those of the host model, also on small partitions.
+#: The kernel's names of file systems, with options of `mkfs`: all tables are written immediately, and
+#: blocks have the size of the host model, also on small partitions.
 _MKFS: dict[str, tuple[str, tuple[str, ...]]] = {
     "ext4": ("ext4", ("-b", "4096", "-E", "nodiscard,lazy_itable_init=0,lazy_journal_init=0")),
     "fat32": ("vfat", ("-F", "32")),
 }
-#: As Android mounts its partitions.
+#: Mount options, as on Android.
 _MOUNT = {"ext4": "noatime,noauto_da_alloc", "fat32": "noatime"}
 _TOOLS = {"mkfs.ext4": "e2fsprogs", "addpart": "util-linux"}
 
@@ -59,28 +59,29 @@ def run_live(
 ) -> AppResult:
     """Run an application on this machine: real file operations on file systems of a served device.
 
-    Each partition of the host is a partition of the device. The files that exist beforehand are written, and
-    unmounted, so that nothing of them is in memory when the program begins. Cores and network are those of
-    the host, and take time only; the page cache, the file system and the block layer are this machine's.
+    Each partition of the host is a partition of the device. Files that exist before the run are written, and
+    their file systems are mounted again, so that the page cache is empty when the program begins. Work on
+    cores and network transfers only take the time that they take on the host; page cache, file systems and
+    block layer are those of this machine.
 
     Args:
         name: an application that comes with emmclab, or the path of a TOML file.
         device: a device, or a name for `Device.named`.
         network: a network of the host.
-        host: a host, or the path of a TOML file; its kernel settings count only by the limit of dirty data.
-        seed: of everything that is drawn.
+        host: a host, or the path of a TOML file; of its kernel settings only the limit of dirty data is used.
+        seed: seed of all random draws.
         beside: applications that run at the same time, as for `run_application`.
         clock: clock of the device, as for `serve`.
         precondition: data on the device before the run, as for `serve`.
-        images: folder that keeps preconditioned devices.
+        images: folder that stores preconditioned devices for later runs.
         layers: names of layers above the device, the first on top.
         layer_settings: their settings.
-        second: a device beside it, for layers that use one.
+        second: a second device, for layers that use one.
         record: trace to write, without the preparation.
         limit_s: seconds after which the run is an error.
 
     Raises:
-        ConfigError: as `run_application`, and for a file system that no kernel has.
+        ConfigError: as `run_application`; or this kernel does not support a file system of the host.
         UnsupportedError: no root, FUSE or loop devices, or a tool is missing.
     """
     require_loop()
@@ -127,20 +128,20 @@ def run_live(
         disk.drain()
         disk.set("clock", clock)
         _mount(disk, places, folders)
-        # What the device does with the files from before is not of the run.
+        # Background work on the files that were written before is not part of the run.
         disk.settle()
         asked = {"network": network, "seed": seed, "limit_s": limit_s, "what_if": []}
         asked |= {name: said[name] for name in ("filesystems", "synced")}
         app = json.loads(_core.run_app_live(program, setup, disk.capacity_bytes, folders, asked))
         found = disk.result()
-        # Unmounting writes back the page cache. The run is over, so that this may be as fast as it can.
+        # Unmounting writes back the page cache. The run is over, so this need not take simulated time.
         with suppress(ConfigError):
             disk.set("clock", "free")
     return AppResult({"app": app, "device": found.to_dict(), "options": said})
 
 
 def agreement(live: AppResult, model: AppResult) -> list[Agreement]:
-    """Hold a live run against the model's: name, unit, `live`, `model` and `difference_pct` of each figure.
+    """Compare a live run with a run in the model: a row for each figure, with their difference in percent.
 
     The difference is None if the live figure is 0.
     """
@@ -172,10 +173,10 @@ class Place(TypedDict):
 
 
 def _places(setup: _core.HostSetup, disk: LiveDevice, host: str) -> list[Place]:
-    """Return the mounted partitions, whose file systems a kernel has to have.
+    """Return the mounted partitions of a host; the kernel has to support their file systems.
 
     Raises:
-        ConfigError: it has one of them not.
+        ConfigError: the kernel does not support one of them.
     """
     places: list[Place] = json.loads(setup.places(disk.capacity_bytes))
     known = Path("/proc/filesystems").read_text(encoding="utf-8").split()

@@ -1,4 +1,4 @@
-"""Types of the result of an application, so that mypy finds a key that no result has.
+"""Types of the result of an application, so that mypy finds misspelt keys.
 
 The structs of `crates/apps/src/result.rs` and `requests.rs` have the same fields.
 """
@@ -9,7 +9,8 @@ from typing import TypedDict
 
 from emmclab.devices.result_types import DeviceFields
 
-#: A part of the time that the user waited for; of storage, also the cause of the wait, and the file.
+#: A part of the time that the user waited for. For storage, `wait` is the cause of the wait, and `class` and
+#: `partition` are those of the file; otherwise they are None.
 Spent = TypedDict(
     "Spent",
     {"state": str, "wait": str | None, "class": str | None, "partition": str | None, "ns": int},
@@ -19,8 +20,8 @@ Spent = TypedDict(
 class LearnedTime(TypedDict):
     """The time of the thread that the user waits for in a learned program, in ns.
 
-    `asleep_ns` and `unexplained_ns` are waits, its own and of threads that it waited for, which are as long
-    on every device; `behind_ns` is the work of other threads after its end, which the program leaves out.
+    `asleep_ns` and `unexplained_ns` are waits of this thread, and of threads that it waited for; they are as
+    long on every device. `behind_ns` is the work of other threads after its end; the program lacks it.
     """
 
     thread: str
@@ -112,14 +113,14 @@ class AppTimes(TypedDict):
 
 
 class AppRun(AppTimes):
-    """A run in the model, or live; None are figures that a live run does not have."""
+    """A run in the model, or live; figures that a live run does not have are None."""
 
     kernel_cpu_ns: int | None
     requests: RequestCounts | None
 
 
 class KeptAppRun(AppTimes):
-    """A run in the model as a study keeps it."""
+    """A run in the model as a study stores it."""
 
     kernel_cpu_ns: int
     requests: RequestCounts
@@ -135,7 +136,7 @@ class AppFields(TypedDict):
 
 
 class Agreement(TypedDict):
-    """A figure of a live run and of the model's; the difference is None if the live figure is 0."""
+    """A figure of a live run and of one in the model; `difference_pct` is None if the live figure is 0."""
 
     name: str
     unit: str

@@ -1,4 +1,4 @@
-"""Pilot solutions of FAST 2012: applications with each beside the plain device, and what is risked."""
+"""Pilot solutions of FAST 2012: their gain over the plain device, and their risk of data loss."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from emmclab.devices.layers import Setting
 from emmclab.errors import ConfigError
 from emmclab.runtime.document import Document
 
-#: The name of the device itself as the second one.
+#: The value of `second` for another device like the first.
 SAME = "same"
-#: Promises whose break is a loss of what was acknowledged; a break of another one is an inconsistency.
+#: Promises that, if broken, mean a loss of acknowledged data; any other broken promise is an inconsistency.
 _LOSSES = ("fsync", "fdatasync", "commit")
 
 
@@ -27,12 +27,12 @@ class Solution:
     Attributes:
         name: its name.
         about: what it is, in a line.
-        hardware: what has to be bought for it; empty if nothing has.
+        hardware: hardware that it needs in addition; empty if none.
         layers: layers above the device.
         layer_settings: their settings.
-        second: the second device, `same` for another one like the first; none if it is `None`.
+        second: the second device; `same` for another one like the first, None if there is none.
         filesystems: file systems in place of the host's, as for `run_application`.
-        sync: classes of files whose syncs are carried out; all where it is `None`.
+        sync: classes of files whose syncs are carried out; None for all.
     """
 
     name: str
@@ -94,7 +94,7 @@ SOLUTIONS = (
 
 
 def solutions_named(names: Iterable[str]) -> list[Solution]:
-    """Return solutions by name, the plain device first; all of them where no name is given.
+    """Return solutions by name, the plain device first; all solutions if no name is given.
 
     Raises:
         ConfigError: there is no such solution.
@@ -121,15 +121,15 @@ class Comparison(Document):
 def compare_solutions(
     runs: Sequence[tuple[Solution, AppResult]], impossible: Sequence[Mapping[str, str]] = ()
 ) -> Comparison:
-    """Put runs beside the plain ones of the same application, device and network.
+    """Compare runs with the plain run of the same application, device and network.
 
-    The gain is the plain runtime over that with the solution. Pages programmed and blocks erased are those of
-    all devices of the plain one's kind, and wear them out; bytes that went to a second device of another kind
-    stand apart. What is risked comes from explored cuts of power (`risks`). `impossible` are runs that a
-    device does not allow: application, device, network, solution and the reason.
+    The gain is the plain runtime divided by the runtime with the solution. Pages programmed and blocks erased
+    are totals over the main device and a second one of the same kind; bytes written to a second device of
+    another kind are a separate figure. Risks are from explored power cuts (`risks`). `impossible` are runs
+    that a device does not allow: application, device, network, solution and the reason.
 
     Raises:
-        ConfigError: a run has no plain one beside it.
+        ConfigError: the plain run to compare with is missing.
     """
     plain: dict[tuple[str, ...], AppResult] = {
         _place(result): result for solution, result in runs if solution.name == "plain"
@@ -179,7 +179,7 @@ def compare_solutions(
 
 
 def _order(solution: Solution) -> int:
-    """Return the place of a solution; those of a user come last."""
+    """Return the position of a solution in tables; solutions of a user come last."""
     return SOLUTIONS.index(solution) if solution in SOLUTIONS else len(SOLUTIONS)
 
 
@@ -188,7 +188,7 @@ def _place(result: AppResult) -> tuple[str, ...]:
 
 
 def _wear(solution: Solution, result: AppResult) -> dict[str, int]:
-    """Return what wears out devices of the plain one's kind, and what went to another kind."""
+    """Return programs and erases on the main kind of device, and bytes written to one of another kind."""
     device = result.device
     flash, second = device["flash"], device.get("second_device")
     programs, erases, other = flash["page_programs"]["total"], flash["block_erases"], 0
@@ -200,7 +200,7 @@ def _wear(solution: Solution, result: AppResult) -> dict[str, int]:
 
 
 class ExploredWorkload(TypedDict):
-    """What cuts of power left of a workload: numbers of states, promises that they break, the first loss."""
+    """Results of the power cuts of a workload: numbers of states, broken promises, and the first loss."""
 
     workload: str
     cuts: int
@@ -212,7 +212,7 @@ class ExploredWorkload(TypedDict):
 
 
 class Risks(TypedDict):
-    """What cuts of power were found to lose: the command that measured it, its devices, and the solutions."""
+    """Measured losses after power cuts, by solution; with the command that measured them and its devices."""
 
     command: str
     device: str
@@ -221,7 +221,7 @@ class Risks(TypedDict):
 
 
 def risks() -> Risks:
-    """Return what cuts of power were found to lose with each solution, as it was measured; see `command`.
+    """Return the measured losses after power cuts with each solution; `command` repeats the measurement.
 
     >>> sorted(risks()["solutions"])[0]
     'advil'
@@ -232,13 +232,13 @@ def risks() -> Risks:
 
 
 def loses(known: Risks, name: str) -> bool | None:
-    """Whether a state was found that lost what had been acknowledged; `None` if none was tried."""
+    """Whether any explored state lost acknowledged data; None if none was explored."""
     explored = known["solutions"].get(name)
     return any(one["lost_states"] for one in explored) if explored else None
 
 
 def risk_of(known: Risks, name: str) -> str:
-    """Say in a sentence or two what a cut of power may lose with a solution, from the measured states."""
+    """Describe in a sentence or two what a power cut may lose with a solution, from the measured states."""
     explored = known["solutions"].get(name)
     if not explored:
         return "not explored"

@@ -106,7 +106,7 @@ def prepared(words: list[str]) -> Callable[..., Any]:
 
 
 def _words_before() -> list[str]:
-    """Return the words before the one that a shell completes, which are in the environment."""
+    """Return the words before the one that a shell completes; the shell passes them in the environment."""
     if "COMP_WORDS" in os.environ:
         return os.environ["COMP_WORDS"].split()[1 : int(os.environ["COMP_CWORD"])]
     line = os.environ.get("_TYPER_COMPLETE_ARGS", "")

@@ -1,4 +1,4 @@
-"""The activity of a trace beside its requests, on the terminal."""
+"""Prints what a trace recorded besides its requests, such as journal commits."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from emmclab.traces.activity_types import Activity
 
 
 def show_activity(console: Console, activity: Activity) -> None:
-    """Print the activity that was recorded beside the requests."""
+    """Print the activity that was recorded besides the requests, such as journal commits."""
     for part in activity_tables({**activity, "journals": []}):
         show_table(console, part)
     # A line each: mostly there is one.

@@ -45,7 +45,7 @@ from emmclab.runtime.signed import signed
 if TYPE_CHECKING:
     from emmclab.studies.advise_deep import Deep
 
-#: Combinations that are printed.
+#: Maximum number of combinations that are printed.
 _SHOWN = 10
 
 
@@ -293,7 +293,7 @@ def _show(console: Console, advised: Advised) -> None:
 
 
 def _options_table(advised: Advised) -> Table:
-    """Return the figures of each option; first the lifetime, where it ranks the options."""
+    """Return the table of figures by option; the lifetime is the first column if options are ranked by it."""
     base, by_lifetime = advised.base, advised.by == "lifetime"
     mean, p99, waf = FIGURES.values()
     ram = result_field("configuration.ram_kb")

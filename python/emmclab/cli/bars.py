@@ -20,7 +20,7 @@ def bar(value: float, longest: float, width: int) -> str:
 
 
 def spark(values: Sequence[float]) -> str:
-    """Draw one column per value; nothing at all is a blank.
+    """Draw one column per value, relative to the largest; a value of 0 is a blank.
 
     >>> spark([0, 1, 8])
     ' ▁█'

@@ -1,4 +1,4 @@
-"""Commands of the user that run inside a command of emmclab."""
+"""Output of user commands that run inside a command of emmclab."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def output_aside(as_json: bool) -> Iterator[None]:
-    """Send what commands print to stderr while this lasts, where stdout is for the JSON of the result."""
+    """Redirect stdout of child processes to stderr within the block, if stdout is for JSON."""
     if not as_json:
         yield
         return
@@ -25,7 +25,7 @@ def output_aside(as_json: bool) -> Iterator[None]:
 
 
 def _messages() -> int:
-    """Return the file descriptor of messages; that of nothing where stderr is closed."""
+    """Return the file descriptor of stderr, or one of /dev/null if stderr is closed."""
     try:
         os.fstat(2)
     except OSError:

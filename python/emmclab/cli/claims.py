@@ -94,7 +94,7 @@ def results_of(
 ) -> dict[str, Results]:
     """Run the missing cells of the studies that the claims of these papers need.
 
-    Those that not every machine can run are taken where their results are kept.
+    Studies that not every machine can run are included only if their stored results are complete.
     """
     from emmclab.papers.claims import kept_beside, studies_of
     from emmclab.papers.registry import studies
@@ -108,7 +108,7 @@ def results_of(
 
 
 def _kept(study: Study, folder: Path) -> Results | None:
-    """Return the results of a study that are kept; None where a cell has none, or another version ran."""
+    """Return the stored results of a study; None if a cell has none, or another version of the study ran."""
     from emmclab.studies import Results
 
     if not (folder / "index.json").is_file():
@@ -118,7 +118,7 @@ def _kept(study: Study, folder: Path) -> Results | None:
 
 
 def show_claims(console: Console, judged: list[Claim], *, with_reasons: bool = False) -> None:
-    """Print the ledger, with the reasons of the verdicts where they are wanted."""
+    """Print the table of claims and verdicts, `with_reasons` for each verdict."""
     from emmclab.papers.claims import CANNOT, DIRECTION, NOT, NOT_YET, REPRODUCED, RESTATED
 
     styles = {
@@ -147,7 +147,7 @@ def show_claims(console: Console, judged: list[Claim], *, with_reasons: bool = F
 
 
 def show_settled(console: Console, judged: list[Claim]) -> None:
-    """Print how many claims recorded traces decide, where some take the place of workloads."""
+    """Print how many claims recorded traces decide, if recorded traces replace workloads."""
     from emmclab.papers.claims import settled
 
     if said := settled(judged):

@@ -110,7 +110,7 @@ def compare(
             }
             results.append(way.run(device, [source], pictures=pictures, **software))
         reading.note_changed(results[-1].fields["trace"], results[-1].fields["ledger"])
-    # The runs have hashed the traces.
+    # The traces have already been hashed by the runs.
     made = Provenance(configurations, sources).to_dict()
     if html is not None:
         from emmclab.pages.simulation import write_simulation_report
@@ -141,7 +141,7 @@ def _with_gain(result: Result, gain: float) -> ResultFields:
 
 
 def _gains(results: list[Result]) -> list[tuple[Result, float]]:
-    """Put to each result how much better it uses its space than the first device, as a ratio - 1."""
+    """Pair each result with its gain in space utilisation over the first device: the ratio of both - 1."""
     first: dict[str, float] = {}
     for result in results:
         first.setdefault(result.fields["trace"], result.fields["space"]["space_utilisation"])

@@ -13,19 +13,19 @@ from emmclab.errors import CONTROLS, harmless
 if TYPE_CHECKING:
     from rich.console import Console
 
-#: What would begin another line or column.
+#: Characters that begin another line or column, with their visible replacements.
 _BREAKS = {number: chr(0x2400 + number) for number in map(ord, "\t\n")}
 
-#: Columns of output to a file or a pipe, which have no width.
+#: Width of output to a file or a pipe, in columns.
 _PIPE_WIDTH = 160
 
 
 class ClosedPipe(Exception):  # noqa: N818 - not an error: the reader has seen enough.
-    """The reader of stdout has closed it. Not a `BrokenPipeError`: typer has an exit code for that."""
+    """The reader of stdout has closed it. Not a `BrokenPipeError`, for which typer has its own exit code."""
 
 
 def one_line(text: str) -> str:
-    r"""Return a name as a part of one line: names in traces may hold line breaks, which would break a row.
+    r"""Replace line breaks and tabs by visible symbols: in names of traces they would break a row.
 
     >>> one_line("a\nb\tc")
     'a␊b␉c'
@@ -55,7 +55,7 @@ def say(text: str) -> None:
 
 
 def say_note(text: str, *, aside: bool) -> None:
-    """Print a note below results, or on stderr `aside` JSON; nothing where it is empty."""
+    """Print a note on stdout, or on stderr if `aside` is set, as for JSON; an empty note is not printed."""
     if text and aside:
         say(f"note: {text}")
     elif text:
@@ -65,7 +65,7 @@ def say_note(text: str, *, aside: bool) -> None:
 
 
 def put(text: str) -> None:
-    """Put text and the end of its line on stdout, without the time that tables take to import."""
+    """Print a line on stdout without importing rich, which takes time."""
     try:
         sys.stdout.write(f"{harmless(text)}\n")
     except BrokenPipeError:
@@ -75,5 +75,5 @@ def put(text: str) -> None:
 def print_json(value: Any) -> None:
     """Print a value as JSON; equal values result in equal bytes."""
     text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)
-    # JSON escapes the control characters of ASCII itself; the others are escaped here: none is lost.
+    # `json.dumps` escapes the control characters of ASCII; the others are escaped here, so that none is lost.
     put(text.translate({number: f"\\u{number:04x}" for number in CONTROLS if number >= 0x7F}))

@@ -101,7 +101,7 @@ def convert(
 
 
 def _places(traces: list[Path], named: Path | None) -> tuple[list[Path], Path]:
-    """Return inputs and output; without --output the second of two words is the output."""
+    """Return the input files and the output file; without --output, the second of two files is the output."""
     if named is not None:
         return one_per_recording(traces), named
     if len(traces) != 2:
@@ -118,7 +118,7 @@ def _places(traces: list[Path], named: Path | None) -> tuple[list[Path], Path]:
 
 
 def _source(traces: list[Trace], offset: str | None) -> Trace:
-    """Return one trace of all, each from its start time."""
+    """Return the traces as one; each begins at its `offset`."""
     if offset is None:
         return traces[0] if len(traces) == 1 else combine(traces)
     times = between_commas(offset, "--offset")

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from emmclab.crash.repeated import Tried
     from emmclab.crash.session import Kept
 
-#: Exit status where a promise was broken.
+#: Exit status if a promise was broken.
 FOUND = 4
 _RUN, _STATES, _LOGS = "The run", "Cuts and states", "Logs"
 
@@ -304,7 +304,7 @@ def _end(tried: Sequence[Tried], options: Options, as_json: bool, html: Path | N
         from emmclab.crash.summary import summary
         from emmclab.pages.crash import write_crash_report
 
-        # The page is of one recording: the first that shows a finding, else the first.
+        # The page shows one recording: the first with a finding, or else the first of all.
         one = next((one for one in tried if one.found.findings()), tried[0])
         said = summary(one.kept, options, one.found, one.minimal)
         said["recordings"] = len(tried)
@@ -315,7 +315,7 @@ def _end(tried: Sequence[Tried], options: Options, as_json: bool, html: Path | N
 
 
 def _compare(one: Asked, other: Asked, as_json: bool, html: Path | None) -> NoReturn:
-    """Explore two runs, print what each loses and whether the difference is chance."""
+    """Explore two runs; print at how many cuts each loses data, and whether the difference may be chance."""
     from emmclab.cli.show_crash import show_against, show_crash
     from emmclab.crash.against import difference
     from emmclab.crash.repeated import as_json_of
@@ -368,7 +368,7 @@ def _show(tried: Sequence[Tried], options: Options, as_json: bool) -> None:
 
 
 def _shown_again(kept: Kept, options: Options, save_image: Path | None) -> Exploration:
-    """Try exactly one state."""
+    """Repeat exactly one state, that of --again."""
     from emmclab.crash.explore import explore, open_run
 
     run, _ = open_run(str(kept.log), base=kept.base)

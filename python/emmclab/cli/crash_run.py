@@ -1,4 +1,4 @@
-"""What `emmclab crash` does with its options: records, explores the recordings, minimises findings."""
+"""Carries out `emmclab crash`: records workloads, explores the recordings, and minimises findings."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
     from emmclab.crash.repeated import Tried
     from emmclab.crash.session import Kept, Session
 
-#: Who recovers a state, in words.
+#: Names of the recovery methods in messages.
 _RECOVERED = {"process": "emmclab", "e2fsck": "e2fsck", "mount": "the kernel"}
 
 
 @dataclass(frozen=True)
 class Asked:
-    """The options of a run, named as those of the command."""
+    """The options of a run; fields have the names of the parameters of the command."""
 
     command: Sequence[str] | None
     device: str | None
@@ -67,10 +67,10 @@ class Asked:
     results: Path
 
     def changed(self, context: typer.Context, words: str) -> Asked:
-        """Return the options of another run, which differs in these; its settings follow those given.
+        """Return these options with the changes in `words`; changed settings are appended to those given.
 
         Raises:
-            ConfigError: the text has no option of a run.
+            ConfigError: `words` has no option, or one that is not of a run.
             UsageError of Typer: an option or its value is wrong.
         """
         try:
@@ -98,7 +98,7 @@ def _against(problem: str) -> ConfigError:
 
 
 def recorded(asked: Asked) -> tuple[Options, list[Kept]]:
-    """Record the workload, or take up a log; nothing is explored yet.
+    """Record the workload, or load an existing log; nothing is explored yet.
 
     Raises:
         ConfigError: options are wrong, or missing.
@@ -136,7 +136,7 @@ def recorded(asked: Asked) -> tuple[Options, list[Kept]]:
     chosen = Workload(
         asked.workload or "", tuple(asked.command or ()), asked.operations, asked.seed, asked.timeout
     )
-    # A workload that is not known is told before the check that would belong to it.
+    # Checked first, so that an unknown workload is not reported as an unknown check.
     chosen.require()
     options.require()
     if options.guest is not None:
@@ -171,7 +171,7 @@ def _record(
     ready: Callable[[str], None] = lambda _disk: None,
     said: Callable[[str], None] = say,
 ) -> Kept:
-    """Record a workload on the device, with the layers and the file system that are asked for."""
+    """Record a workload on the device, with the requested layers and file system."""
     from emmclab.crash.scaling import scaled_down
 
     own, layer_settings = layered(asked.settings, asked.layers)
@@ -192,7 +192,7 @@ def _record(
 
 
 def explored(asked: Asked, options: Options, recordings: Sequence[Kept]) -> list[Tried]:
-    """Explore recordings, and minimise what is found."""
+    """Explore recordings, and minimise their findings."""
     from emmclab.crash.repeated import Tried
 
     tried = []
@@ -208,7 +208,7 @@ def explored(asked: Asked, options: Options, recordings: Sequence[Kept]) -> list
 def _with_programs(
     asked: Asked, options: Options, kept: Kept, found: Exploration, small: dict[int, Minimal]
 ) -> dict[int, Minimal]:
-    """Make the generated programs of findings smaller, where their recording can be repeated."""
+    """Minimise the generated programs of findings, if their recording can be repeated."""
     from emmclab.crash.reduced import program_of, reduced
     from emmclab.crash.scratch import scratch
     from emmclab.crash.session import Session
@@ -236,7 +236,7 @@ def _with_programs(
 
 
 def _guest(kept: Kept, options: Options) -> AbstractContextManager[GuestMounts | None]:
-    """Give the guest that mounts states of a recording; `None` where this machine does."""
+    """Return a context with the guest that mounts states of a recording; None if this machine mounts them."""
     from emmclab.crash.explore import open_run
     from emmclab.crash.guest.states import guest_of
 
@@ -247,7 +247,7 @@ def _guest(kept: Kept, options: Options) -> AbstractContextManager[GuestMounts |
 
 
 def _quiet(_line: str) -> None:
-    """Say nothing of a recording that is one of many."""
+    """Discard messages of a recording; used if a program is recorded again and again."""
 
 
 def _taken(session: Session, options: Options, log: Path, base: Path | None, repeat: int) -> Kept:
@@ -290,7 +290,7 @@ def named_folder(results: Path) -> Path | None:
 
 
 def _check_named(check: str | None, workload: str | None) -> str | None:
-    """Return the check; an included workload has its own."""
+    """Return the check to use: that of the option, or by default that of the included workload."""
     from emmclab.crash import generated, workloads
 
     if check is None and workload is not None and generated.is_programs(workload):
@@ -323,7 +323,7 @@ def _explored(kept: Kept, options: Options, jobs: int, results: Path, *, fresh: 
     def told(found: Exploration) -> None:
         nonlocal before
         cuts = found.covered.get("cuts", 0)
-        # The first report is of what an interrupted exploration kept.
+        # The first report has the number of cuts that an interrupted exploration has stored.
         before = cuts if before is None else before
         total = min(options.cuts, found.covered.get("moments", options.cuts))
         meter(cuts, total, before, f"{found.states:,} states, {len(found.findings())} findings")
@@ -332,7 +332,7 @@ def _explored(kept: Kept, options: Options, jobs: int, results: Path, *, fresh: 
         with Counter("crash", "cuts") as meter:
             return kept.explore(options, jobs, told, fresh=fresh)
     except KeyboardInterrupt:
-        # A workload that runs again makes another log, of which nothing is explored.
+        # Running the workload again would make another log, without results; so the command names this one.
         named = {"log": kept.log, "base": kept.base, "check": options.check, "results": named_folder(results)}
         words = " ".join(f"--{name} {shlex.quote(str(value))}" for name, value in named.items() if value)
         left_behind.append(f"the results so far are stored: continue with {words} and the other options")
@@ -340,7 +340,7 @@ def _explored(kept: Kept, options: Options, jobs: int, results: Path, *, fresh: 
 
 
 def minimized(kept: Kept, options: Options, found: Exploration) -> dict[int, Minimal]:
-    """Make each finding smaller, by its number among the findings."""
+    """Minimise findings; return the smallest state by the index of its finding."""
     from emmclab.crash.explore import open_run
     from emmclab.crash.minimal import minimize
 

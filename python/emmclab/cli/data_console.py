@@ -15,7 +15,7 @@ from emmclab.errors import harmless
 
 
 class HarmlessConsole(Console):
-    """A console on which only its own control sequences take effect, none of the text that is printed."""
+    """A console that removes control sequences from printed text; its own take effect."""
 
     def _render_buffer(self, buffer: Iterable[Segment]) -> str:
         return super()._render_buffer(
@@ -28,7 +28,7 @@ class DataConsole(HarmlessConsole):
     """A console that prints every digit and name; a closed pipe ends the command with its exit code."""
 
     def print(self, *objects: Any, **options: Any) -> None:
-        """Print; tables fit into the terminal, or go beyond its edge where a number alone is wider."""
+        """Print objects; tables are fitted to the terminal, and exceed it only if a number is wider."""
         if not any(isinstance(one, Table) for one in objects):
             super().print(*objects, **options)
             return
@@ -40,7 +40,7 @@ class DataConsole(HarmlessConsole):
                 self._print_whole(part, options)
 
     def _print_whole(self, part: Any, options: dict[str, Any]) -> None:
-        """Print something of which no line is cut."""
+        """Print an object without cutting any line."""
         least = least_width(part) if isinstance(part, Table) else 0
         fits = self.width
         self.width = max(least, fits)
@@ -50,5 +50,5 @@ class DataConsole(HarmlessConsole):
             self.width = fits
 
     def on_broken_pipe(self) -> None:
-        """Pass it on, where rich would exit."""
+        """Raise `ClosedPipe` instead of the exit that rich would do."""
         raise ClosedPipe

@@ -1,4 +1,4 @@
-"""Options of the command line that are options of runs, from their one declaration."""
+"""Options of the command line that are options of runs, made from the declarations in `run_options`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from emmclab.devices.run_options import RUN_OPTIONS, check
 
 
 def declared(name: str, **more: Any) -> Any:
-    """Make the option of the command line for an option of runs, which refuses values outside its range."""
+    """Make the option of the command line for an option of runs; it rejects values outside its range."""
     one = RUN_OPTIONS[name]
 
     def in_range(value: Any) -> Any:

@@ -111,7 +111,7 @@ def _within(rows: Sequence[FittedFigure]) -> str:
 
 
 def _checked(title: str, rows: Sequence[FittedFigure], source: str) -> Table:
-    """Return the figures of one source."""
+    """Return the table of the checked figures of one source."""
     table = framed(title)
     for heading in ("Figure", "Unit", "Published", "Bounds", "Here", "Deviation\n%"):
         table.add_column(heading, justify="left" if heading in ("Figure", "Unit") else "right")
@@ -129,12 +129,12 @@ def _checked(title: str, rows: Sequence[FittedFigure], source: str) -> Table:
 
 
 def _figure(value: float) -> str:
-    """Write a figure or a bound of it, which may lie below a hundredth."""
+    """Format a figure or a bound of it; values below 0.01 need more decimals."""
     return f"{value:,.2f}" if value >= 0.1 else f"{value:,.3f}"
 
 
 def _gb(amount: float | None) -> str:
-    """Write a size in GB; a small one with digits enough not to be 0."""
+    """Format a size in GB, with enough decimals that a small one is not 0."""
     return "–" if amount is None else f"{amount:,.1f}" if amount >= 0.1 else f"{amount:.2g}"
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from emmclab.devices.durability import Ended, Session, Target, Verdict
 
 _WRITE, _CHECK = "Before the cut", "After the cut"
-#: Part of the target that is used if none is given, MB.
+#: Default size of the part of the target that is used, MB.
 _SPAN_MB = 32
 
 

@@ -1,4 +1,4 @@
-"""Ctrl-C, SIGTERM and the hang-up of a terminal as an ordinary end."""
+"""Treats Ctrl-C, SIGTERM and SIGHUP as a request to end normally."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from types import FrameType
 
 
 def terminating() -> list[signal.Signals]:
-    """Return the signals by which another process, or a terminal that is closed, ends a command.
+    """Return SIGTERM and, unless it is ignored, SIGHUP, which a closed terminal sends.
 
-    A hang-up that is ignored, as under nohup, stays ignored.
+    Under nohup, SIGHUP stays ignored.
     """
     numbers = [signal.SIGTERM]
     if sys.platform != "win32" and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
@@ -21,10 +21,10 @@ def terminating() -> list[signal.Signals]:
 
 
 class Ending:
-    """Whether a signal asked for the end."""
+    """Records whether a signal requested the end."""
 
     def __init__(self) -> None:
-        """Begin without."""
+        """Start without a request."""
         self.asked = False
 
     def __call__(self, _number: int, _frame: FrameType | None) -> None:

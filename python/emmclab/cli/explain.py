@@ -52,11 +52,11 @@ from emmclab.traces.recorded_registers import RecordedDeviceFields, recorded_dev
 from emmclab.traces.trace import Ledger
 
 _METAVAR = "WHAT"
-#: Why a file was read as the format it was read as.
+#: How the format of a file was recognised, in words.
 _SIGNS = {"content": "its content", "--format": "--format", "--columns": "--columns"}
-#: Fields of a header that are JSON themselves.
+#: Fields of a header whose values are JSON text.
 _JSON_FIELDS = ("activity", "clock_jumps", "registers")
-#: Formats of traces that were not read from a file at first.
+#: Formats of traces that emmclab recorded or generated, rather than converted from a file.
 _OWN = ("record", "synthetic")
 _CLOCKS = {
     "unix": "time 0 is 1 January 1970 UTC",
@@ -68,7 +68,7 @@ _CLOCKS = {
 def register(app: typer.Typer) -> None:
     """Add the command."""
     app.command(
-        # An option of another command may be what is asked for: `emmclab explain --rate`.
+        # The argument may be an option of another command: `emmclab explain --rate`.
         context_settings={"ignore_unknown_options": True},
         epilog=examples(
             "emmclab explain trace.txt",
@@ -347,7 +347,7 @@ def _show(console: Console, explained: _ExplainedTrace) -> None:
     if explained["format"]:
         about = f": {explained['format_about']}" if explained["format_about"] else ""
         first += f" ({explained['format']}{about})"
-    # A trace that another program made names no format.
+    # A trace that another program made does not name the format.
     if explained["file_format"] != explained["format"] and explained["format"] not in ("", *_OWN):
         first += f", recognised by {explained['format_recognised_by'] or 'an unknown method (not recorded)'}"
     facts.add_row("first read from", Text(first))

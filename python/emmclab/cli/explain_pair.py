@@ -58,7 +58,7 @@ class Pair:
     images: Images = None
 
     def refuse(self) -> None:
-        """Refuse these options where there are no two things to compare."""
+        """Reject these options if only one result or device is named."""
         for option, given in (("--trace", self.trace), ("--one-at-a-time", self.one_at_a_time)):
             if given:
                 raise ConfigError(
@@ -190,7 +190,7 @@ def _show_figures(console: Console, figures: Sequence[FigureDifference]) -> None
 
 
 def _show_alone(console: Console, alone: OneAtATime) -> None:
-    """Print each main figure that differs, as a column: its value with each change alone, and its share."""
+    """Print a column for each main figure that differs: its value and share with each change alone."""
     shown_here = [field for field in MAIN if alone.together_pct[field.path] is not None]
     paths = [field.path for field in shown_here]
     if not paths:
@@ -218,7 +218,7 @@ def _show_alone(console: Console, alone: OneAtATime) -> None:
 
 
 def _moves(one: Moved) -> bool:
-    """Return whether a change alone moves any main figure that differs."""
+    """Return whether a change alone affects any main figure that differs."""
     return any(share for share in one.share_pct.values())
 
 
@@ -227,12 +227,12 @@ def _moved(value: float | None, share: float | None) -> str:
 
 
 def _percent(change: float) -> str:
-    """Return a change in percent; of a small one, that it is small."""
+    """Format a change in percent; a small one as `< 0.01 %`."""
     return f"{signed(change, 2)} %" if abs(change) >= _LEAST_PCT else f"< {_LEAST_PCT} %"
 
 
 def _apart(first: float | None, second: float | None) -> tuple[str, str]:
-    """Return two different numbers, with as many digits as tell them apart."""
+    """Format two different numbers, with enough digits that the texts differ."""
     digits = next((n for n in range(6, 17) if _number(first, n) != _number(second, n)), 6)
     return _number(first, digits), _number(second, digits)
 

@@ -23,20 +23,20 @@ from emmclab.devices.setting_types import ExplainedSetting
 from emmclab.devices.stored import Stored
 from emmclab.traces.profile_fields import KEY_FIELDS, TABLES, Field
 
-#: The place of an entry of a list in a key: `geometry.block_groups.0.blocks`.
+#: The index of a list entry in a key: `.0` of `geometry.block_groups.0.blocks`.
 _NUMBER = re.compile(r"\.\d+(?=\.|$)")
 #: The kind of a row that describes a setting of a device.
 _OF_A_DEVICE = "setting of a device"
 #: The kind of a row that describes an option of runs.
 _OPTION = "option of a run"
-#: Where a result holds the settings of its devices that differ from their presets.
+#: Prefix of the settings of devices that differ from their presets, in the fields of a result.
 _SETTINGS = "provenance.settings."
-#: Settings that name a device and say nothing of its work.
+#: Settings that name or describe a device and do not affect its behaviour.
 _NAMES = ("name", "about")
 
 
 def _plain(key: str) -> str:
-    """Return a key without places in lists, in lower case.
+    """Return a key without indices of lists, in lower case.
 
     >>> _plain("geometry.block_groups.0.Blocks")
     'geometry.block_groups.blocks'
@@ -236,7 +236,7 @@ def explain_difference(first: Device, second: Device, as_json: bool) -> None:
 
 
 def explain_results(results: Sequence[Stored], as_json: bool) -> None:
-    """Print how results were made, as far as they say it."""
+    """Print how results were made, as far as they record it."""
     found = [_made(one) for one in results]
     if as_json:
         print_json(found)
@@ -248,7 +248,7 @@ def explain_results(results: Sequence[Stored], as_json: bool) -> None:
 
 
 def _brief(made: Mapping[str, Any]) -> dict[str, Any]:
-    """Return how a result was made in short: of the devices only what differs from their presets."""
+    """Return in short how a result was made: of devices only the settings that differ from their presets."""
     whence = dict(made.get("provenance") or {})
     whence.pop("devices", None)
     for group in ("inputs", "aged_by"):
@@ -262,7 +262,7 @@ def _brief(made: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def made_of(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the groups of a result that say how it was made."""
+    """Return the groups of a result that describe how it was made."""
     parts = ["provenance", "options", "configuration", "setting_changes"]
     if "application" in fields:
         parts = ["application", "device", "network", "seed", "limit_s", "what_if", *parts]
@@ -278,7 +278,7 @@ def show_made(console: Console, fields: Mapping[str, Any]) -> None:
         and "write_complete" in configuration
         and isinstance(cache, dict | None)
     ):
-        # The setting, and what it means for a device with a write buffer, as the result of the run has it.
+        # The setting with its meaning for a device with or without write buffer, as in the output of the run.
         made["configuration"] = {**configuration, "write_complete": completion(fields)}
     table = framed()
     table.add_column("Setting")
@@ -289,7 +289,7 @@ def show_made(console: Console, fields: Mapping[str, Any]) -> None:
 
 
 class _Made(TypedDict):
-    """What a stored result is of, and how it was made."""
+    """The trace and device of a stored result, and how it was made."""
 
     trace: str | None
     device: str | None

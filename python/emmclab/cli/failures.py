@@ -1,4 +1,4 @@
-"""From exceptions to words on stderr and exit codes; a traceback never reaches a user."""
+"""Turns exceptions into messages on stderr and exit codes; users never see a traceback."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ EXIT_CODES = {
     CLOSED_PIPE: "closed pipe",
 }
 
-#: Commands after whose options another command may stand without `--`.
+#: Commands whose options may be followed by another command without `--`.
 _COMMANDS_WITHIN = {"record"}
 
 #: The message of typer for a value that is not a number.
 _NUMBERS = re.compile(r"is not a valid (int|float)(?:eger)?(?: range)?")
 
-#: What a command keeps when it is interrupted, where that is more than files.
+#: Messages about results that an interrupted command has stored, in addition to files; the last is printed.
 kept: list[str] = []
 
-#: Refusals of the operating system that no other argument would have avoided.
+#: Errors of the operating system that no other argument would have avoided.
 _RUN_FAILURES = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS, errno.ENOMEM, errno.EMFILE}
 
 
@@ -67,7 +67,7 @@ def run(command: Callable[..., Any], arguments: list[str]) -> int:
     except (ClosedPipe, BrokenPipeError):
         return CLOSED_PIPE
     except SystemExit as end:
-        # Typer ends so at a closed pipe, and so does its console for help.
+        # The exit code of typer, and of its console for help, at a closed pipe.
         if end.code == FAILED_RUN:
             return CLOSED_PIPE
         raise
@@ -113,7 +113,7 @@ def is_run_failure(error: EmmclabError) -> bool:
 
 
 def _refuse_empty(words: list[str]) -> None:
-    """Refuse an empty word, which as a path is the current folder; a command of the user's may have some."""
+    """Reject an empty argument: as a path it would be the current folder. Those of CMD may be empty."""
     end = words.index("--") if "--" in words else len(words)
     if "" not in words[:end] or words[0] in _COMMANDS_WITHIN:
         return
@@ -128,7 +128,7 @@ def _refuse_empty(words: list[str]) -> None:
 
 
 def _kept() -> str:
-    """Print which files were complete when the command was interrupted; incomplete ones were removed."""
+    """Return a text on the complete files of an interrupted command; incomplete ones were removed."""
     if kept:
         return kept[-1]
     if not written:
@@ -154,12 +154,12 @@ class _Nowhere(io.TextIOBase):
 def _replace_closed() -> _Nowhere | None:
     """Replace closed standard streams; return the replacement of stdout.
 
-    Python has None there, and the next file opened would get the number of the stream, and what is printed.
+    Python sets a closed stream to None. The next opened file would get its descriptor, and so its output.
     """
     nowhere = _Nowhere() if sys.stdout is None else None
     for number, stream in ((0, sys.stdin), (1, sys.stdout), (2, sys.stderr)):
         if stream is None:
-            # The lowest free number is given. For reading only, so that a write of the core fails.
+            # `open` returns the lowest free descriptor. It is read-only, so that writes of the core fail.
             while os.open(os.devnull, os.O_RDONLY) < number:
                 pass
     if nowhere is not None:
@@ -178,10 +178,10 @@ def _settle_stdout() -> None:
 
 
 def _prepare_stdout() -> None:
-    """Let stdout take any character, and put a buffer under it where PYTHONUNBUFFERED took it away.
+    """Let stdout accept any character, and add a buffer if PYTHONUNBUFFERED has removed it.
 
-    Python would lose short writes without one. Names of files may hold bytes that are no text, and the
-    encoding may be ASCII.
+    Without a buffer, Python would lose the rest of a short write. Names of files may contain bytes that are
+    not text, and the encoding may be ASCII.
     """
     if isinstance(getattr(sys.stdout, "buffer", None), io.RawIOBase):
         sys.stdout = os.fdopen(sys.stdout.fileno(), "w", encoding=sys.stdout.encoding, closefd=False)
@@ -190,7 +190,7 @@ def _prepare_stdout() -> None:
 
 
 def _terminate(number: int, _frame: object) -> None:
-    """Stop as on Ctrl-C, so that unfinished files are removed."""
+    """Raise `SystemExit` on a signal, so that unfinished files are removed as on Ctrl-C."""
     raise SystemExit(128 + number)
 
 

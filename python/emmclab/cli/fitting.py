@@ -1,4 +1,4 @@
-"""Tables that fit into the terminal without losing a digit or a part of a name."""
+"""Fits tables into the terminal without losing a digit or a part of a name."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _INDENT = 4
 
 
 class _Widths(NamedTuple):
-    """Widths of a column: in one line, without breaking a word, and with names broken over lines."""
+    """Widths of a column: with cells in one line, with unbroken words, and with broken names."""
 
     whole: int
     words: int
@@ -30,7 +30,7 @@ class _Widths(NamedTuple):
 
 
 def fitted(console: Console, table: Table) -> list[Table]:
-    """Return a table as it fits into a console: as it is, with texts over several lines, or in parts.
+    """Return a table in parts that fit into a console: one part if wrapped texts suffice.
 
     Each part has the first column, which names the rows. Numbers are never broken.
     """
@@ -90,7 +90,7 @@ def _row(
 
 
 def least_width(part: Table) -> int:
-    """Return the width that the columns of a fitted table need; 0 where it was left as it is."""
+    """Return the width that the columns of a fitted table need; 0 if the table was not changed."""
     widths = [column.width for column in part.columns if column.width is not None]
     return _total(widths) if len(widths) == len(part.columns) else 0
 
@@ -100,7 +100,7 @@ def _widths(console: Console, column: Column) -> _Widths:
     heading = Measurement.get(console, options, column.header)
     cells = [Measurement.get(console, options, cell) for cell in column.cells]
     whole = max((one.maximum for one in cells), default=0)
-    # Of numbers only the heading is put over several lines.
+    # In a column of numbers, only the heading is wrapped.
     is_whole = column.justify == "right" or column.no_wrap
     least = whole if is_whole else max((one.minimum for one in cells), default=0)
     words = [min(word, _LONGEST_WORD) for word in (heading.minimum, 0 if is_whole else least)]
@@ -115,7 +115,7 @@ def _total(widths: Sequence[int]) -> int:
 
 
 def _parts(widths: Sequence[_Widths], room: int) -> list[list[int]]:
-    """Return the places of the columns of each part: the first is in all; parts are alike in width."""
+    """Return the column indices of each part: the first column is in all; parts have similar widths."""
     found = _filled(widths, room)
     for narrower in range(room - 1, 0, -1):
         parts = _filled(widths, narrower)
@@ -126,7 +126,7 @@ def _parts(widths: Sequence[_Widths], room: int) -> list[list[int]]:
 
 
 def _filled(widths: Sequence[_Widths], room: int) -> list[list[int]]:
-    """Return the places of the columns of each part: as many as fit in turn, one at least."""
+    """Return the column indices of each part, filled in order; each has at least one besides the first."""
     parts: list[list[int]] = [[0]]
     for place in range(1, len(widths)):
         together = _total([widths[one].least for one in (*parts[-1], place)])
@@ -137,7 +137,7 @@ def _filled(widths: Sequence[_Widths], room: int) -> list[list[int]]:
 
 
 def _shared(widths: Sequence[_Widths], room: int) -> list[int]:
-    """Share the room: the widest column becomes smaller first; words are broken only where they have to."""
+    """Share the width among columns: the widest is narrowed first; words are broken only if necessary."""
     found = [one.whole for one in widths]
     for floors in ([one.words for one in widths], [one.least for one in widths]):
         while _total(found) > room:
@@ -149,7 +149,7 @@ def _shared(widths: Sequence[_Widths], room: int) -> list[int]:
 
 
 def _part(table: Table, places: Sequence[int], widths: Sequence[int]) -> Table:
-    """Return some columns of a table, with these widths."""
+    """Return a table of the columns at `places`, with these widths."""
     part = copy.copy(table)
     part.columns = [
         dataclasses.replace(

@@ -22,9 +22,9 @@ from emmclab.runtime.lists import between_commas, once
 if TYPE_CHECKING:
     from emmclab.fleet import Counts, Table
 
-#: Outliers and refusals on the terminal; the JSON has all.
+#: Maximum number of outliers and of refusals on the terminal; the JSON has all.
 _SHOWN = 10
-#: How the name of a table ends where none is given.
+#: Ending of the default name of a table.
 _ENDING = ".fleet.parquet"
 
 _Fleet = Annotated[
@@ -136,10 +136,10 @@ def fleet(
 
 
 def _places(folder: str, output: str | None, against: str | None) -> list[str | None]:
-    """Return the table of each fleet; None if the fleet is a table itself.
+    """Return the path of the table of each fleet; None if the fleet is a table itself.
 
     Raises:
-        ConfigError: both would have the same, or a table is given another name.
+        ConfigError: both would have the same path, or an output is named for a fleet that is a table.
     """
     is_table = _is_table(folder)
     if is_table and output is not None:
@@ -162,7 +162,7 @@ def _places(folder: str, output: str | None, against: str | None) -> list[str | 
 
 
 def _is_table(place: str) -> bool:
-    """Whether this is a file and not a folder or a bucket."""
+    """Return whether a fleet is given as a table, and not as a folder or a bucket."""
     from emmclab.fleet.copy import Copy
 
     _, scheme, below = place.rstrip("/").partition("://")
@@ -170,7 +170,7 @@ def _is_table(place: str) -> bool:
 
 
 def _usual(place: str) -> str:
-    """Return the default table of a folder: in the current folder, named after its last part."""
+    """Return the default path of the table of a folder: in the current folder, with the folder's name."""
     if "://" not in place:
         return f"{Path(place).resolve().name}{_ENDING}"
     return f"{place.rstrip('/').rpartition('/')[2]}{_ENDING}"

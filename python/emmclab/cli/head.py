@@ -40,13 +40,13 @@ def head(
 
 
 def _roles(roles: list[str]) -> str:
-    """Name the roles of a request's blocks in their order, neighbours of one role once with their number."""
+    """Return the roles of a request's blocks in order; a run of equal roles is one entry with its length."""
     runs = [(role, len(list(same))) for role, same in itertools.groupby(roles)]
     return ", ".join(role if count == 1 else f"{role} x{count}" for role, count in runs)
 
 
 def _table(rows: list[RequestRow]) -> Table:
-    """Times count from the first arrival, later steps of a request from its own arrival."""
+    """Make the table: arrivals are relative to the first, other times of a request to its own arrival."""
     first = rows[0]["arrival_ns"]
     columns: list[tuple[str, list[str]]] = [
         ("arrival\ns", [f"{(row['arrival_ns'] - first) / 1e9:.6f}" for row in rows])

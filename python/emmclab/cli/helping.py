@@ -1,4 +1,4 @@
-"""The form of a help text: paragraphs that fill the terminal, and each example in a line of its own."""
+"""Formats help texts: paragraphs that fill the terminal, and one line for each example."""
 
 from __future__ import annotations
 

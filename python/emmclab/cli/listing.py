@@ -1,4 +1,4 @@
-"""Groups of commands: the command of each module, and summaries for lists, for which nothing is imported."""
+"""Registers the commands of modules in groups, and reads summaries for lists without importing modules."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from emmclab.cli.helping import paragraphs
 
 
 class ListsByDefault(TyperGroup):
-    """A group that carries out its command `list` if no command is named."""
+    """A group that runs its command `list` if no command is named."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Insert `list` unless a command is named, or help or completion is asked for."""
+        """Insert `list` unless a command is named, or help or completion is requested."""
         names_none = not args or (args[0].startswith("-") and args[0] not in ("--help", "-h"))
         if names_none and not ctx.resilient_parsing:
             args = ["list", *args]
@@ -29,7 +29,7 @@ class ListsByDefault(TyperGroup):
 def add_group(
     app: typer.Typer, package: str, names: Iterable[str], about: Callable[[], None], epilog: str
 ) -> None:
-    """Add a package of commands as a group; the function `about` returns its name and its help text."""
+    """Add a package of commands as a group; the function `about` provides its name and help text."""
     group = typer.Typer(cls=ListsByDefault, epilog=epilog)
     group.callback(help=paragraphs(about))(about)
     add_commands(group, package, names)
@@ -46,7 +46,7 @@ def add_commands(app: typer.Typer, package: str, names: Iterable[str]) -> None:
 
 
 def walked(group: TyperGroup, above: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield the commands of a group, and of groups in it, each with its words."""
+    """Yield the commands of a group and of its subgroups, each with its words on the command line."""
     for name, command in group.commands.items():
         words = f"{above} {name}".lstrip()
         yield words, command
@@ -55,7 +55,7 @@ def walked(group: TyperGroup, above: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def listed(package: str, name: str) -> TyperCommand:
-    """Return a command for lists: its name and summary, without options."""
+    """Return a placeholder of a command for lists: its name and summary, without options."""
     return TyperCommand(name, help=summary(package, name))
 
 

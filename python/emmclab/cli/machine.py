@@ -81,12 +81,12 @@ class Machine:
 
 
 def _mount_point(name: str) -> str:
-    """Return a mount point of this host as the kernel lists it; names of devices stay."""
+    """Return the real path of a mount point, as the kernel lists it; other names are unchanged."""
     return os.path.realpath(name) if os.path.ismount(name) else name
 
 
 def parse_duration(text: str, option: str = "--duration") -> float:
-    """Understand `60s`, `1.5h`, `10m`, `500ms`; a bare number is seconds.
+    """Parse a duration such as `60s`, `1.5h`, `10m` or `500ms`, in s; a bare number is seconds.
 
     >>> parse_duration("60s"), parse_duration("1.5m"), parse_duration("2")
     (60.0, 90.0, 2.0)

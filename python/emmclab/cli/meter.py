@@ -26,11 +26,11 @@ class Meter(Working):
     """Shows the progress of a pass over a trace: a bar on a terminal, plain lines elsewhere."""
 
     def __init__(self, what: str) -> None:
-        """Take the title of the work."""
+        """Set the title of the work."""
         super().__init__(what)
         self._next = self._started + _SILENCE_S
         self._bar: Progress | None = None
-        #: The progress of the last output.
+        #: The text that was last printed.
         self._told = ""
 
     def __exit__(
@@ -123,7 +123,7 @@ class Counter(Working):
         self._spoke = time.monotonic()
         parts = [*self._parts, last]
         if sys.stderr.isatty():
-            # A shorter line has to cover the one before; the last one stays, and is whole.
+            # Padded, to overwrite a longer line before it. The last line stays, and is not shortened.
             width = columns() - 1
             line = f"{self._whole(parts) if self._is_over else fitted(self.what, parts, width):<{width}}"
         else:
@@ -136,7 +136,7 @@ class Counter(Working):
         return f"{self.what}: {', '.join(part.text for part in parts if part.text)}"
 
     def _beat(self) -> None:
-        # What follows the last task is work of its own, on a line of its own.
+        # Work after the last task gets a new line.
         so_far = Part(f"{length(time.monotonic() - self._started)} so far{self._done()}", 2)
         if self._is_over:
             self.speak(self._whole([so_far]))

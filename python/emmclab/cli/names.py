@@ -1,10 +1,10 @@
-"""What a shell completes the values of options to: names that come with emmclab."""
+"""Shell completion of the values of options to names that come with emmclab."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-#: Gives the words that begin as a value was begun.
+#: Returns the possible words for the beginning of a value.
 Completer = Callable[[str], list[str]]
 
 
@@ -18,7 +18,7 @@ def one_of(*words: str) -> Completer:
 
 
 def names_of(give: Callable[[], Iterable[str]]) -> Completer:
-    """Complete to one of the words of a function, which is called when a shell asks for completions."""
+    """Complete to one of the words that `give` returns, which is called only for a completion."""
 
     def matching(incomplete: str) -> list[str]:
         return [word for word in give() if word.startswith(incomplete)]
@@ -27,7 +27,7 @@ def names_of(give: Callable[[], Iterable[str]]) -> Completer:
 
 
 def several(names: Completer) -> Completer:
-    """Complete the last of several names with commas between.
+    """Complete the last name of a comma-separated list.
 
     >>> several(one_of("ext4", "xfs"))("xfs,e")
     ['xfs,ext4']

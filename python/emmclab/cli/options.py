@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def option(help_: str, panel: str, *names: str, **more: Any) -> Any:
-    """Make an option of a panel of the help; without names it is named for its parameter."""
+    """Make an option in a panel of the help; its default name is that of its parameter."""
     return typer.Option(*names, help=help_, rich_help_panel=panel, **more)
 
 
@@ -37,12 +37,12 @@ TraceFile = Annotated[
     Path,
     typer.Argument(metavar="TRACE", help="A trace of any format; gzip, bzip2, zstd, xz too; `-` for stdin."),
 ]
-#: A file of blktrace, of one processor: the name of the recording comes first.
+#: A file of blktrace for one processor; its name begins with that of the recording.
 _PROCESSOR = re.compile(r"(?P<recording>.+)\.blktrace\.\d+(\.(gz|zst|zstd|xz))?")
 
 
 def stands_for_several(path: Path) -> bool:
-    """Return whether a file is one of several of one recording; naming one of them reads all."""
+    """Return whether a file is one of blktrace's files per processor; if one is named, all are read."""
     return _PROCESSOR.fullmatch(path.name) is not None
 
 
@@ -206,11 +206,11 @@ class Reading:
 
     @property
     def changes(self) -> bool:
-        """Whether requests are shifted, left out or judged otherwise."""
+        """Whether options shift requests, leave some out, or change which count as re-issued."""
         return bool(self.mend_clock or self.reissue_window or self.drop_reissued or self.only)
 
     def note_changed(self, name: str, ledger: Mapping[str, int | None]) -> None:
-        """Print what the options removed from a trace, by its ledger."""
+        """Print what the options changed in a trace, according to its ledger."""
         if self.mend_clock:
             say(f"note: {name}: {counted_jumps(ledger['mended_jumps'] or 0)} removed (--mend-clock)")
         if self.reissue_window and ledger["reissued"] is not None:
@@ -241,7 +241,7 @@ def listed(text: str, what: str, option: str, example: str) -> list[str]:
 
 
 def note_over_time(found: Sequence[Profile | Result], path: Path, width: str | None) -> None:
-    """Write the bins of time, and print how many there are and whether they are wider than asked for."""
+    """Write figures over time, and print the number of bins and whether they are wider than requested."""
     from emmclab.devices.over_time import over_time_rows, write_over_time
 
     rows = over_time_rows(found)

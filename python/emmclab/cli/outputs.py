@@ -39,7 +39,7 @@ To = Annotated[
 
 
 def in_a_folder(path: Path | None) -> Path | None:
-    """Return the path of an output file if its folder is there; the work for it need not be done otherwise.
+    """Return the path of an output file; reject it before any work is done if its folder is missing.
 
     Raises:
         ConfigError: it is `-`; this output does not go to stdout.
@@ -55,7 +55,7 @@ def in_a_folder(path: Path | None) -> Path | None:
 
 
 def in_a_folder_or_stdout(path: Path | None) -> Path | None:
-    """Return the path of an output, which may be `-`, if its folder is there.
+    """Return the path of an output, which may be `-`; reject it if its folder is missing.
 
     Raises:
         InputError: the folder is missing.
@@ -65,7 +65,7 @@ def in_a_folder_or_stdout(path: Path | None) -> Path | None:
     return path
 
 
-#: Where the preset of a device goes, and its name.
+#: The options for the output file of a device preset, and for its name.
 PresetFile = Annotated[
     Path | None,
     typer.Option(
@@ -92,7 +92,7 @@ def to_stdout(output: Path, as_json: bool = False) -> None:
             field="--json",
             hint="name an output file, or leave out --json",
         )
-    # What replaces a closed stdout belongs to no file.
+    # The replacement of a closed stdout has no `buffer`.
     if not hasattr(sys.stdout, "buffer"):
         raise InputError("the standard output is closed", kind="io", file="-", hint="name an output file")
 
@@ -110,7 +110,7 @@ def report(output: Path, text: str) -> None:
 
 
 def write_text(output: Path | None, text: str) -> None:
-    """Write a text atomically to a file, or to stdout for `-` or no name."""
+    """Write a text atomically to a file, or to stdout for `-` or None."""
     if output is None or output == STDOUT:
         put(text.removesuffix("\n"))
     else:

@@ -20,9 +20,9 @@ from emmclab.devices.registers import Registers, registers
 from emmclab.errors import ConfigError, EmmclabError
 from emmclab.runtime.files import write_whole
 
-#: The option of each kind of device.
+#: The option for the registers of each kind of device.
 _OPTIONS = {"emmc": "--ext-csd", "ufs": "--ufs"}
-#: The ways to give registers.
+#: A hint with all options for registers.
 _SOURCES = (
     "name the EXT_CSD register of an eMMC with --ext-csd, the descriptors of a UFS with --ufs, or a "
     "recording with --from"
@@ -43,7 +43,7 @@ def register(app: typer.Typer) -> None:
 
 def preset(
     *,
-    # Only for a message that names the option which the file needs.
+    # Accepted only to report the option that the file needs.
     word: Annotated[str | None, typer.Argument(metavar="FILE", hidden=True)] = None,
     ext_csd: Annotated[
         Path | None,
@@ -114,7 +114,7 @@ def preset(
 
 
 def _without_option(word: str) -> ConfigError:
-    """Say which option a file, or the name of a device, needs that was given without one."""
+    """Return the error for a file or device name without option; the hint names the option that it needs."""
     field = "FILE"
     try:
         found = registers(word)
@@ -134,7 +134,7 @@ def _without_option(word: str) -> ConfigError:
 
 
 def _is_device(word: str) -> bool:
-    """Whether a word names a preset or a device file."""
+    """Return whether a word names a preset or a device file."""
     try:
         Device.named(word)
     except EmmclabError:
@@ -143,7 +143,7 @@ def _is_device(word: str) -> bool:
 
 
 def _read(ext_csd: Path | None, ufs: Path | None, recording: Path | None) -> Registers:
-    """Read the registers of the one source that is given."""
+    """Read the registers of the given source; exactly one is required."""
     given = [path for path in (ext_csd, ufs, recording) if path is not None]
     if len(given) != 1:
         raise ConfigError(

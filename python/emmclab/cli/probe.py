@@ -21,7 +21,7 @@ from emmclab.devices.probe import Disk, Probe, Simulated
 from emmclab.devices.probe import probe as measure
 from emmclab.errors import ConfigError
 
-#: Span where none is given, MB: of a simulated device, and of a real one.
+#: Default span, MB: for a simulated device, and for a real one.
 _SIMULATED_MB = 1024
 _REAL_MB = 256
 
@@ -117,7 +117,7 @@ def confirm_overwriting(path: str) -> None:
     """Ask before data is destroyed.
 
     Raises:
-        ConfigError: there is nobody to ask.
+        ConfigError: stdin is not a terminal.
     """
     if not sys.stdin.isatty():
         raise ConfigError(

@@ -185,14 +185,14 @@ def profile(
     elif as_json:
         print_json([one.profile.to_dict() | {"provenance": made_here(one.inputs)} for one in profiled])
     else:
-        # Tables take long to import, which programs that want JSON do not wait for.
+        # Imported here because tables take long to import, and JSON does not need them.
         from emmclab.cli.show import show_compared, show_each
 
         (show_compared if compare else show_each)(stdout(), profiles)
 
 
 def _chosen(traces: list[Path] | None, demo: bool) -> list[Path]:
-    """Return the traces that are given, or those that come with emmclab."""
+    """Return the given traces, or with --demo those that come with emmclab."""
     if traces and demo:
         raise ConfigError(
             "`--demo` names the traces itself",
@@ -265,7 +265,7 @@ def _in_parts(place: Path, jobs: int, reading: Reading, **measures: Any) -> _Pro
 
 
 def _other(name: str, seed: int, jobs: int, reading: Reading, **measures: Any) -> _Profiled:
-    """Profile what a trace is compared with: a trace, a folder of parts, a workload or a model."""
+    """Profile the value of --against: a trace, a folder of parts, a workload or a model."""
     if Path(name).is_dir():
         return _in_parts(Path(name), jobs, reading, **measures)
     from emmclab.traces.workload import open_input
@@ -275,7 +275,7 @@ def _other(name: str, seed: int, jobs: int, reading: Reading, **measures: Any) -
 
 
 def _write(profiled: list[_Profiled], html: Path | None, figures: Path | None) -> None:
-    """Write the page and the figures that are asked for."""
+    """Write the page and the figures, if requested."""
     if html is not None:
         from emmclab.pages.profiles import write_report
 

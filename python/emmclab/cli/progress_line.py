@@ -1,4 +1,4 @@
-"""A line of progress that fits the terminal: names are shortened, then the least important parts left out."""
+"""Progress lines that fit the terminal: parts of low importance are left out, and long names shortened."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from emmclab.cli.working import length
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-#: Columns of a terminal that does not say how many it has.
+#: Width of a terminal of unknown width, in columns.
 _COLUMNS = 80
 #: The least and the largest width of the bar.
 _LEAST_BAR, _MOST_BAR = 10, 40
@@ -22,7 +22,7 @@ _LEAST_BAR, _MOST_BAR = 10, 40
 
 @dataclass(frozen=True)
 class Part:
-    """A part of a line, and how important it is: parts of a lower rank are left out before others."""
+    """A part of a line with its importance: parts of the lowest rank are left out first."""
 
     text: str
     rank: int
@@ -40,7 +40,7 @@ def columns() -> int:
 
 
 def fitted(what: str, parts: Sequence[Part], width: int) -> str:
-    """Return a line of at most `width` columns, of the name of the work and the parts that find room.
+    """Return a line of at most `width` columns: the name of the work, and the parts that fit.
 
     A name that takes more than half of the line is shortened in its middle. The most important part stays.
 
@@ -72,7 +72,7 @@ def _cells(text: str) -> int:
 
 
 def _shortened(text: str, width: int) -> str:
-    """Leave out the middle of a text that is longer than `width` columns; its end tells names apart."""
+    """Shorten a text to `width` columns in its middle, because names often differ at the end."""
     if _cells(text) <= width:
         return text
     head, tail = "", ""
@@ -88,7 +88,7 @@ def _shortened(text: str, width: int) -> str:
 
 
 def bar_line(what: str, parts: Sequence[Part], share: float | None, width: int) -> str:
-    """Return the line with a bar in front of the parts, as long as there is room for it.
+    """Return the line with a bar before the parts, if there is room for it.
 
     >>> print(bar_line("read", [Part("7,000 requests", 1)], 0.5, 40))
     read ██████        50 %, 7,000 requests
@@ -99,20 +99,20 @@ def bar_line(what: str, parts: Sequence[Part], share: float | None, width: int) 
     room = min(width - _cells(line) - 1, _MOST_BAR)
     if room < _LEAST_BAR:
         return line
-    # A line with so much room has the whole name.
+    # With this much room, the name was not shortened.
     drawn = bar(share, 1.0, room - 1)
     return f"{what} {drawn:<{room}} {line[len(what) + 2 :]}"
 
 
 def live_line(what: str, *, transient: bool) -> Progress:
-    """Return a line on stderr that `rich` keeps at the bottom; its task has the field `parts`."""
+    """Return a progress display of one line on stderr; its task has the field `parts`."""
     from rich.progress import Progress, ProgressColumn, Task
     from rich.text import Text
 
     from emmclab.cli.console import stderr
 
     class Line(ProgressColumn):
-        """The whole line: columns of their own would be cut where there is no room for all."""
+        """The whole line as one column: separate columns would be cut if there is no room for all."""
 
         def render(self, task: Task) -> Text:
             elapsed = Part(f"{length(task.elapsed or 0.0)} so far", 1)

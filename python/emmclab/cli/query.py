@@ -28,7 +28,7 @@ from emmclab.runtime.table_row import Row
 
 #: Endings of output files.
 _ENDINGS = (".csv", ".json", ".parquet")
-#: The query where none is given.
+#: The default query: lists the tables with their columns.
 _TABLES = (
     "select table_name as \"table\", string_agg(column_name, ', ' order by column_index) as columns "
     "from duckdb_columns() where not internal group by all order by all"
@@ -121,7 +121,7 @@ def query(
             count = _write(output, names, rows)
             say(f"answer: {output}, {count} rows")
             return
-        # What is printed is whole: a question that fails late has printed nothing.
+        # All rows are read before the first is printed, so that a query that fails late prints nothing.
         held = list(rows)
     if as_json:
         print_json(_records(names, held))
@@ -136,14 +136,14 @@ def _folders(results: Path) -> list[Path]:
 
 
 def _folder_of(study: str, results: Path) -> Path:
-    """Find the results of a study; refuse those of another study of the same name.
+    """Return the results folder of a study; reject results of another study of the same name.
 
     Raises:
         InputError: the study has not been run, or has changed since.
     """
     from emmclab.studies.store import Store
 
-    # Studies that have been run are known by their names alone.
+    # A name alone suffices for a study that has been run.
     if not study.endswith(".toml") and (results / study / "index.json").is_file():
         return results / study
     from emmclab.studies import Study
@@ -171,7 +171,7 @@ def _show(names: list[str], rows: list[tuple[Any, ...]]) -> None:
 
 
 def _text(value: Any) -> str:
-    """Return a value with six digits at least where it has them, and nothing between its digits.
+    """Format a value with at least six digits if it has them, and without separators of thousands.
 
     >>> _text(1234567.125), _text(0.1234567), _text(63668), _text(None)
     ('1234567', '0.123457', '63668', '–')
@@ -184,9 +184,9 @@ def _text(value: Any) -> str:
 
 
 def _write(output: Path, names: list[str], rows: Iterable[tuple[Any, ...]]) -> int:
-    """Write an answer in the format of the ending, row by row; give how many there were.
+    """Write the result of a query row by row, in the format of the ending; return the number of rows.
 
-    In Parquet, lists are JSON, times and dates text.
+    In Parquet, lists are stored as JSON, times and dates as text.
     """
     counted = _Counted(rows)
     ending = output.suffix.lower()
@@ -204,7 +204,7 @@ def _write(output: Path, names: list[str], rows: Iterable[tuple[Any, ...]]) -> i
 
 
 class _Counted:
-    """Rows that are counted as they are taken."""
+    """An iterable of rows that counts the rows it has yielded."""
 
     def __init__(self, rows: Iterable[tuple[Any, ...]]) -> None:
         self._rows = rows
@@ -217,7 +217,7 @@ class _Counted:
 
 
 def _csv(names: list[str], rows: Iterable[tuple[Any, ...]]) -> Iterator[str]:
-    """Write rows as CSV with a header, in pieces; missing values stay empty."""
+    """Yield rows as CSV with a header, in pieces; missing values are empty."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(names)
@@ -233,7 +233,7 @@ def _csv(names: list[str], rows: Iterable[tuple[Any, ...]]) -> Iterator[str]:
 
 
 def _json(names: list[str], rows: Iterable[tuple[Any, ...]]) -> Iterator[str]:
-    """Write rows as a list of JSON, in pieces."""
+    """Yield rows as a JSON list, in pieces."""
     before = "[\n"
     for record in _each_record(names, rows):
         text = json.dumps([record], indent=2, ensure_ascii=False, allow_nan=False)
@@ -251,7 +251,7 @@ def _each_record(names: list[str], rows: Iterable[tuple[Any, ...]]) -> Iterator[
 
 
 def _plain(value: Any) -> Any:
-    """Make a value that JSON holds."""
+    """Convert a value to one that JSON supports; NaN and infinities become None."""
     if (isinstance(value, float) and value != value) or value in (float("inf"), float("-inf")):
         return None
     if isinstance(value, decimal.Decimal):

@@ -25,10 +25,10 @@ from emmclab.errors import ConfigError
 from emmclab.traces.ledger import ledger_line
 from emmclab.traces.recorded_registers import recorded_devices
 
-#: Longest wait for a batch; how soon an end is noticed, seconds.
+#: Maximum wait for a batch, and so the delay until an end is noticed, seconds.
 _WAIT_S = 0.1
 _LINE_S = 5.0
-#: What has to stay free where the trace is written: more than the part of the file that is still in memory.
+#: Minimum free space on the disk of the trace: more than the part of the file that is still in memory.
 _RESERVE_BYTES = 64 << 20
 
 
@@ -39,7 +39,7 @@ class _Ended(NamedTuple):
     remarks: list[str]
 
 
-#: Parts of what is recorded beside the requests.
+#: Kinds of recorded activity besides requests.
 _ACTIVITY = ("hosts", "syncs", "stalls", "journals")
 
 
@@ -137,7 +137,7 @@ def _nearly_full(output: Path) -> str | None:
     try:
         free = shutil.disk_usage(output.resolve().parent).free
     except OSError:
-        # Whatever is wrong with the folder is said where the file is made.
+        # An error of the folder is reported when the file is made.
         return None
     return f"only {free >> 20} MB are free where {output} is written" if free < _RESERVE_BYTES else None
 
@@ -169,7 +169,7 @@ def _run(
                 if (batch := recorder.next(_WAIT_S)) is not None:
                     writer.write(batch)
                     written += len(batch)
-                # Others write to the disk too while nothing is recorded.
+                # Checked without a batch, too, because other processes may fill the disk.
                 if (full := _nearly_full(output)) is not None:
                     break
                 now = time.monotonic()

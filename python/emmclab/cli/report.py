@@ -116,7 +116,7 @@ def report(
 
 
 def _refuse_others(chosen: Study, found: Results, study: str, *, given: bool) -> None:
-    """Refuse results of another version of the study, or of inputs that were read in another way.
+    """Reject results of another version of the study, or of inputs that were read with other options.
 
     Raises:
         InputError: the study has to be run again.

@@ -126,7 +126,7 @@ def _findings(
     fresh: bool,
     as_json: bool,
 ) -> None:
-    """Run the studies that the findings need, and write their page; profile the recorded traces for those."""
+    """Run the studies that the findings need, profile recorded traces, and write the page of the findings."""
     from emmclab.cli.profile import run
     from emmclab.papers.drawing import write_drawings
     from emmclab.papers.findings import findings_page
@@ -155,7 +155,7 @@ def _findings(
 
 
 def _name_the_rest(console: Console, study: str, judged: int) -> None:
-    """Say how many claims of the paper this study does not judge, and which command lists them."""
+    """Print how many claims of the paper this study does not judge, and the command that lists them."""
     from emmclab.papers.claims import rules
     from emmclab.papers.registry import studies
 

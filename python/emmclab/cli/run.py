@@ -38,11 +38,11 @@ if TYPE_CHECKING:
     from emmclab.studies.kept_types import FailedRow
     from emmclab.studies.store import Finished, Missing
 
-#: Cells that are named where they ended early, or have no result.
+#: Maximum number of cells that are listed as ended early, or as without a result.
 _SHOWN = 10
-#: How many overloaded simulations a warning names.
+#: Maximum number of overloaded simulations that a warning names.
 _OVERLOADED = 3
-#: Digits of a key that name a cell.
+#: Number of digits of a key in messages.
 _KEY_DIGITS = 12
 
 
@@ -257,7 +257,7 @@ def _report(found: Finished, place: Place, study: str, elsewhere: str, again: st
 
 
 def _warn_of_overload(found: Finished) -> None:
-    """Name simulations that were overloaded; their response times say nothing of the device."""
+    """Print a warning with overloaded simulations, whose response times do not characterise the device."""
     names = dict.fromkeys(f"{row['input']} on {row['device']} ({row['grid']})" for row in found.overloaded)
     shown = ", ".join(list(names)[:_OVERLOADED])
     more = " and others" if len(names) > _OVERLOADED else ""

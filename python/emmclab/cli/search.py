@@ -33,7 +33,7 @@ from emmclab.traces.reading import read
 if TYPE_CHECKING:
     from emmclab.studies.search import Found
 
-#: Best trials that are printed.
+#: Maximum number of best trials that are printed.
 _SHOWN = 20
 
 
@@ -137,7 +137,7 @@ def search(
 
 
 def _inputs(found: Found) -> list[InputRecord]:
-    """Return the file of the study and its recorded inputs, as results name what they were made of."""
+    """Return the file of the study and its recorded inputs, in the form that results use for inputs."""
     from emmclab.studies.bundled import bundled
 
     study = found.study

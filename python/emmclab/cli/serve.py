@@ -46,7 +46,7 @@ from emmclab.live.status_types import LiveStatus
 from emmclab.runtime.quantity import size
 from emmclab.runtime.repeating import repeated
 
-#: How soon an end or a trigger is noticed, seconds.
+#: Polling interval for the end and for the trigger of --delay-from, seconds.
 _WAIT_S = 0.1
 #: Time between two views, seconds.
 _VIEW_S = 1.0
@@ -272,7 +272,7 @@ def serve(
                 record=record,
                 check=check,
             )
-        # Ctrl-C interrupts the preparation; from here on it asks for an orderly end.
+        # Until here, Ctrl-C interrupts the preparation; from now on, it requests an orderly end.
         with asked_by_signal() as ending:
             figures, result, status = _served(live, command, control, clock, delayed, ending, as_json)
     if figures is not None:
@@ -286,7 +286,7 @@ def serve(
 
             write_simulation_report([result], [live.device], html, made=made)
             say(f"report: {html}")
-    finally:  # Behind the page, which a terminal that is closed does not take with it.
+    finally:  # Printed after the page, so that a closed terminal does not prevent the page.
         if record is not None:
             say(f"trace: {record}")
         show_served(live, result, as_json, made)
@@ -318,7 +318,7 @@ def _served(
     ending: Ending,
     as_json: bool,
 ) -> tuple[LiveStatus | None, Any, int]:
-    """Serve until the end; give the last figures, the result, and the exit status of the command."""
+    """Serve until the end; return the last figures, the result, and the exit status of the command."""
     status, figures = 0, None
     try:
         _announce(live, clock, delayed)
@@ -335,12 +335,12 @@ def _served(
 
 
 def _has_disk(live: Any) -> bool:
-    """Whether the device is a block device of this machine, by which the core runs commands."""
+    """Return whether the device is a block device of this machine, on which the core can run commands."""
     return str(live.path).startswith("/dev/")
 
 
 def _run_client(command: list[str], path: str, ending: Ending) -> int:
-    """Run a client of a socket or file; give its exit status as a shell does. A wish to end ends it."""
+    """Run a client of a socket or file; return its exit status as a shell does. A signal ends it."""
     try:
         client = subprocess.Popen(command, env=os.environ | {"EMMCLAB_DEVICE": path})
     except OSError as error:
@@ -381,7 +381,7 @@ def _announce(live: Any, clock: str, delayed: Any) -> None:
 
 
 class _Delay:
-    """Whether the device's times count already."""
+    """The trigger after which requests take the time of the device; `on` is set once it has taken effect."""
 
     def __init__(self, file: Path | None) -> None:
         self._file = file
@@ -392,7 +392,7 @@ class _Delay:
         self._asked = True
 
     def due(self) -> bool:
-        """Whether they are to count from now on."""
+        """Return whether the trigger has occurred and has not taken effect yet."""
         return not self.on and (self._asked or (self._file is not None and self._file.exists()))
 
 
@@ -413,7 +413,7 @@ def _trigger(delay_from: str | None) -> Iterator[_Delay | None]:
 
 
 def _switch(live: Any, clock: str, delayed: _Delay | None) -> None:
-    """Have the device's times count, once that is asked for."""
+    """Switch to the clock with the times of the device if the trigger has occurred."""
     if delayed is not None and delayed.due():
         delayed.on = True
         live.set("clock", clock)
@@ -421,7 +421,7 @@ def _switch(live: Any, clock: str, delayed: _Delay | None) -> None:
 
 
 def _started_later(live: Any, clock: str, delayed: _Delay | None) -> AbstractContextManager[None]:
-    """Look for the trigger while a command runs."""
+    """Poll for the trigger in the background while a command runs."""
     return nullcontext() if delayed is None else repeated(_WAIT_S, lambda: _switch(live, clock, delayed))
 
 
@@ -439,7 +439,7 @@ def _controlled(live: Any, path: Path | None, ending: Ending) -> Iterator[None]:
 
 @contextmanager
 def _shown(view: Any) -> Iterator[None]:
-    """Begin and end a view on a terminal, which may be closed meanwhile."""
+    """Start a live view, and stop it at the end of the block; the terminal may be closed in the meantime."""
     if view is not None:
         view.start()
     try:
@@ -451,7 +451,7 @@ def _shown(view: Any) -> Iterator[None]:
 
 
 def _watch(live: Any, clock: str, delayed: _Delay | None, ending: Ending, as_json: bool) -> None:
-    """Show the device at work until the end is asked for."""
+    """Show the figures of the device until the end is requested."""
     from rich.live import Live
 
     shows = stderr().is_terminal and not as_json
@@ -472,7 +472,7 @@ def _watch(live: Any, clock: str, delayed: _Delay | None, ending: Ending, as_jso
             if view is not None:
                 from emmclab.cli.show_live import live_view
 
-                with suppress(OSError):  # A terminal that is closed; the signal of that follows.
+                with suppress(OSError):  # The terminal was closed; SIGHUP follows.
                     view.update(live_view(live, figures, took), refresh=True)
             if figures["stopped"]:
                 say(f"warning: {figures['stopped']}")

@@ -43,7 +43,7 @@ _DISTRIBUTIONS = (
     ("response_distribution", "Response times"),
     ("inter_arrival_distribution", "Inter-arrival times"),
 )
-#: Jumps of one trace on the terminal; the page and the JSON have all.
+#: Maximum number of jumps per trace on the terminal; the page and the JSON have all.
 _JUMPS = 10
 _MARKS = {"yes": Text("yes", "green"), "no": Text("no", "yellow"), "unknown": Text("?", "dim")}
 
@@ -197,7 +197,7 @@ def _clock(console: Console, profiles: Sequence[Profile]) -> None:
 
 
 def _captioned(console: Console, table: Table, caption: str) -> None:
-    """Print a table that has rows, with a line below it."""
+    """Print a table with a caption below it; nothing if it has no rows."""
     if table.row_count:
         table.caption = caption
         table.caption_justify = "left"
@@ -234,7 +234,7 @@ def _reissues(console: Console, profiles: Sequence[Profile]) -> None:
 
 
 def as_printed(field: Field, value: float) -> str:
-    """Print a published figure without digits that the paper does not have."""
+    """Format a published figure without digits that the paper does not have."""
     return f"{value:,.{field.digits}f}".rstrip("0").rstrip(".") if field.digits else field.text(value)
 
 
@@ -273,14 +273,14 @@ _POINTS = ("mean", "p50", "p90", "p99", "p999", "p9999", "max")
 
 
 def _time_headings(chosen: Sequence[float]) -> list[str]:
-    """Head the columns of times: the usual percentiles, or those that were asked for."""
+    """Return the headings of the columns of times: the usual percentiles, or the requested ones."""
     if not chosen:
         return [_percentile(point) for point in _POINTS]
     return ["mean", *(percentile_label(percent) for percent in chosen), "max"]
 
 
 def _time_cells(row: Mapping[str, Any], field: str, chosen: Sequence[float]) -> list[str]:
-    """Print the times of an operation under these headings."""
+    """Return the table cells for the times of an operation, in the order of the headings."""
     times = row[field] or {}
     values = [times.get(point) for point in _POINTS]
     if chosen:
@@ -396,7 +396,7 @@ def _notes(console: Console, profile: Profile) -> None:
     console.print()
     for name, text in notes(profile):
         if name == "Recording" and recording_note(profile["header"]):
-            # This note is printed with the provenance.
+            # Left out here, because it is printed with the provenance.
             continue
         console.print(Text.assemble((f"{name}: ", "bold"), text))
 
@@ -421,7 +421,7 @@ def _title(finding: Judged) -> str:
 
 
 def show_table(console: Console, part: TextTable) -> None:
-    """Print a table of texts, an empty line before it."""
+    """Print an empty line and a table of texts."""
     table = framed(escape(part.title))
     for place, heading in enumerate(part.headings):
         table.add_column(heading, justify="left" if place < part.words else "right")
@@ -447,7 +447,7 @@ def show_explained(console: Console, table: Table, meanings: Sequence[Text]) -> 
 
 
 class _Framed(Table):
-    """A table of which each cell is one line, whatever name is in it."""
+    """A table in which each cell is one line, even if a name contains line breaks."""
 
     def add_row(self, *cells: RenderableType | None, **options: Any) -> None:
         super().add_row(
@@ -456,7 +456,7 @@ class _Framed(Table):
 
 
 def _cell(cell: str | Text) -> str | Text:
-    """Return a cell without line breaks; the marks of what is bold or coloured keep their places."""
+    """Return a cell without line breaks; its spans of bold or coloured text are unchanged."""
     if isinstance(cell, str):
         return one_line(cell)
     made = cell.copy()
@@ -465,7 +465,7 @@ def _cell(cell: str | Text) -> str | Text:
 
 
 def framed(title: str = "", *, tall: bool = False) -> Table:
-    """Make an empty table, in the look that all commands share; those of a `tall` one may have high cells."""
+    """Make an empty table in the style of all commands; cells of a `tall` one may have several lines."""
     return (Table if tall else _Framed)(
         title=title or None,
         title_justify="left",

@@ -24,7 +24,7 @@ def show_cuts(console: Console, results: Results) -> None:
 
 
 def _show(console: Console, table: Table) -> None:
-    """Print one row for each column of the page, so that a table of many fits: workloads share a line."""
+    """Print a table with a row for each column of the page; workloads with the same verdict share a row."""
     shown = framed()
     shown.add_column("ext4")
     shown.add_column("device")

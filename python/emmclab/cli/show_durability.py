@@ -1,4 +1,4 @@
-"""Prints what was left after a cut of the power of a real device, and what all cuts say."""
+"""Prints the verdict on a power cut of a real device, and the summary of all cuts."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def show_verdict(console: Console, target: str, run: Run, verdict: Verdict) -> N
 
 
 def show_report(console: Console, report: Report) -> None:
-    """Print what all cuts of the log say."""
+    """Print the summary of all cuts of the log."""
     _put(console, "")
     _put(console, _counted(report))
     if not report.cuts:

@@ -1,4 +1,4 @@
-"""A served device at work, and the sum of its run, on the terminal."""
+"""Prints the live view of a served device, and the summary of its run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from emmclab.live.status_types import LiveStatus
 from emmclab.runtime.quantity import duration, size
 from emmclab.traces.made_types import MadeFrom
 
-#: Figures of the live view that a result has, too.
+#: Figures of the live view that are fields of a result, too.
 FIGURES = shown_fields(
     ("response.p50_ms", "response.p99_ms", "write_amplification.waf", "flash.block_erases")
 )
@@ -66,7 +66,7 @@ def live_view(live: Any, figures: LiveStatus, took_s: float) -> Group:
 
 
 def _prepared(live: Any) -> str:
-    """Say what came before the run and is not counted: making and mounting the file system, and its end."""
+    """Return a sentence on work before the run, which is not counted: making and mounting the file system."""
     result: ResultFields = live.prepared.fields
     flash: FlashOperations = live.settled.fields["flash"]
     requests, seconds = result["requests"], result["run"]["simulated_s"]
@@ -86,7 +86,7 @@ def _prepared(live: Any) -> str:
 
 
 def _moved(result: Result) -> str:
-    """Say what share of the pages was programmed to move data, some of which may be older than the run."""
+    """Return a sentence on pages programmed to move data, which may be older than the run; else ""."""
     by_cause = result.fields["flash"]["page_programs"]
     moved = by_cause["gc"] + by_cause["wear"]
     if not moved:
@@ -99,7 +99,7 @@ def _moved(result: Result) -> str:
 
 
 def show_served(live: Any, result: Result, as_json: bool, made: MadeFrom) -> None:
-    """Print the sum of the run of a served device."""
+    """Print the summary of the run of a served device."""
     if as_json:
         for text in warnings(result):
             say(f"warning: {text}")

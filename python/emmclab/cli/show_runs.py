@@ -66,7 +66,7 @@ def show_warnings(console: Console, results: Sequence[Result]) -> None:
 def show_beside(
     console: Console, rows: Sequence[tuple[str, ...]], headings: Sequence[str], notes: Sequence[str]
 ) -> None:
-    """Print recorded beside simulated figures, and what limits their comparison."""
+    """Print a table of recorded and simulated figures, and notes on the limits of the comparison."""
     table = framed("Recorded and simulated")
     for heading in headings:
         table.add_column(heading, justify="right" if heading else "left", no_wrap=True)
@@ -102,9 +102,9 @@ _FACTS = shown_fields(
 )
 
 
-#: How a percentile is shown, whichever it is.
+#: The unit and format of all percentiles.
 _P99 = result_field("response.p99_ms")
-#: Rows that percentiles that were asked for take the place of.
+#: Rows that requested percentiles replace.
 _USUAL_PERCENTILES = ("response.p50_ms", "response.p99_ms")
 
 
@@ -208,7 +208,7 @@ def utilisation_gains(results: Sequence[Result]) -> list[str]:
         ]
         if len(rows) < 2:
             continue
-        # The last of equals: the paper compares its last device with the one before.
+        # Of equal devices the last is chosen, since the paper compares its last device with the one before.
         best = max(reversed(rows), key=_space_utilisation)
         worst = min(rows, key=_space_utilisation)
         high, low = _space_utilisation(best), _space_utilisation(worst)
@@ -248,7 +248,7 @@ def show_comparison_headlines(console: Console, results: Sequence[Result]) -> No
 
 
 def show_compared_results(console: Console, results: Sequence[Result]) -> None:
-    """Print a comparison of devices, each with the first device and with the recording."""
+    """Print a comparison of each device with the first one, and with the recording."""
     show_warnings(console, results)
     show_comparison_headlines(console, results)
     show_provenance(console, results)
@@ -258,7 +258,7 @@ def show_compared_results(console: Console, results: Sequence[Result]) -> None:
         console.print(Text(line), soft_wrap=True)
 
 
-#: Columns of the work of a device: under layers, and otherwise.
+#: Columns for the work of a device: if runs differ in their layers, and otherwise.
 _OF_LAYERS = shown_fields(("flash.page_programs.total",))
 _OF_SPACE = shown_fields(("space.space_utilisation", "write_amplification.waf", "flash.block_erases"))
 
@@ -277,7 +277,7 @@ def _headings(results: Sequence[Result]) -> list[str]:
 
 
 def _work(results: Sequence[Result]) -> tuple[ResultField, ...]:
-    """Return the columns for the work of a device: programs under layers, else use of space."""
+    """Return the columns for the work of a device: programs if runs differ in layers, else use of space."""
     return _OF_LAYERS if _by_layers(results) else _OF_SPACE
 
 
@@ -330,7 +330,7 @@ _TIME_AND_DURABILITY = shown_fields(
 
 
 def durability_table(found: Sequence[tuple[str, Sequence[Result]]], first: str) -> Table:
-    """Return how long the trace, its flushes and synchronous writes took: means over the runs of a device."""
+    """Return a table of total times, flushes and synchronous writes: means over the runs of each device."""
     table = framed("Total time; response of flushes and synchronous writes")
     table.add_column(first)
     time = result_field("run.simulated_s")
@@ -357,6 +357,6 @@ def durability_table(found: Sequence[tuple[str, Sequence[Result]]], first: str) 
 
 
 def _mean_of(runs: Sequence[Result], field: ResultField) -> float | None:
-    """Return the mean of a figure over runs that differ by their seed; None where none has it."""
+    """Return the mean of a figure over runs that differ by their seed; None if no run has it."""
     over = spread([run.shown(field.path) for run in runs])
     return None if over is None else over.mean

@@ -56,7 +56,7 @@ def show_spread(console: Console, results: Sequence[Result]) -> None:
 
 
 def _headline(over: BesideSpread) -> str:
-    """Return the mean response over the seeds, and the recorded one."""
+    """Return a line with the mean response over the seeds, and the recorded one if known."""
     field = result_field("response.mean_response_ms")
     mean, low, high, was, error = (over[key] for key in ("mean", "low", "high", "recorded", "error"))
     if mean is None or low is None or high is None:

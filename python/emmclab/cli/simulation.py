@@ -83,7 +83,7 @@ Seeds = Annotated[
 
 
 def _parquet(path: Path | None) -> Path | None:
-    """Return the path of rows of Parquet if its folder is there; a name with another ending is refused."""
+    """Return the path of a Parquet file if its folder is there; reject a name with another ending."""
     if path is not None:
         refuse_other_endings(path, ("", ".parquet"), "--events")
     return in_a_folder(path)
@@ -127,12 +127,12 @@ class Replay:
     bin: Bin = None
 
     def preflight(self) -> None:
-        """Refuse outputs that cannot be written, before any run."""
+        """Reject outputs that cannot be written, before any run."""
         if self.over_time is not None:
             check_target(self.over_time)
 
     def prepared(self, traces: Sequence[Trace]) -> str:
-        """Return what to precondition a device with for these traces."""
+        """Return the preconditioning of the device for these traces, as text."""
         return preconditioned(self.precondition, self.used, traces)
 
     def write(self, results: Sequence[Result]) -> None:
@@ -168,7 +168,7 @@ class Replay:
 
 
 def refuse_single_outputs(*outputs: tuple[str, object]) -> None:
-    """Refuse outputs of one run, by option, where there are several seeds."""
+    """Reject outputs of a single run, given with their options, if there are several seeds."""
     for option, output in outputs:
         if output is not None:
             raise ConfigError(
@@ -180,7 +180,7 @@ def refuse_single_outputs(*outputs: tuple[str, object]) -> None:
 
 
 def end(results: Sequence[Result]) -> None:
-    """Exit with the status of runs that ended early, if any did."""
+    """Exit with status 3 if any run ended early."""
     if any(result.fields["run"]["stopped"] for result in results):
         raise typer.Exit(EARLY_END)
 
@@ -206,7 +206,7 @@ class _SimulationMeter(Meter):
 
 
 def layered(settings: Sequence[str], layers: Sequence[str]) -> tuple[list[str], dict[str, str]]:
-    """Part the settings of the device from those of layers, which begin with a layer's name."""
+    """Separate settings of the device from those of layers, which begin with the name of a layer."""
     kinds = [layer.partition(":")[0] for layer in layers]
     own = [text for text in settings if text.partition(".")[0].strip() in kinds]
     values = {key.strip(): value.strip() for key, _, value in (text.partition("=") for text in own)}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-#: A word after `--mend-clock` that is its value, right or wrong, rather than a file.
+#: A word after `--mend-clock` that is taken as its value (valid or not), and not as a file.
 _LENGTH = re.compile(r"auto|[-+]?[0-9]+(\.[0-9]+)?[A-Za-z]*")
 
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from emmclab.studies.recordings import Recordings
     from emmclab.studies.store import Finished
 
-#: Where results are kept when nothing else is said.
+#: Default results folder.
 RESULTS = Path("emmclab-results")
 
 StudyName = Annotated[
@@ -208,14 +208,14 @@ def run_again(study: str, results: str | Path) -> str:
 
 
 def warn_of_changes(place: Path, study: str | None = None) -> None:
-    """Print a warning if results are of other files, or of another build, than there are now.
+    """Print a warning if results were made from other versions of files, or by another build.
 
     `place` is the folder of the results of a study, or a file of `emmclab collect`.
     """
     from emmclab.studies.freshness import changes, study_of
     from emmclab.studies.kinds import TABLES
 
-    # All tables of a run say the same.
+    # All tables of a run contain the same information, so one suffices.
     tables = [place / f"{name}.parquet" for name in TABLES] if place.is_dir() else [place]
     table = next(filter(Path.is_file, tables), None)
     found = [] if table is None else changes(table)

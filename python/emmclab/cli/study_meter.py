@@ -24,12 +24,12 @@ class StudyMeter(Working):
     """Shows cells, failures and an estimate of the remaining time, once the first cells are measured."""
 
     def __init__(self, name: str) -> None:
-        """Name the study."""
+        """Set the name of the study."""
         super().__init__(name)
         self._next = self._started + _SILENCE_S
         self._said = False
         self._bar: Bar | None = None
-        #: The counts of the last output.
+        #: The latest counts, as text.
         self._told = ""
 
     def __exit__(
@@ -76,7 +76,7 @@ class StudyMeter(Working):
 
 
 def _counts(progress: Progress) -> list[Part]:
-    """Return the numbers of cells, the important ones last to be left out."""
+    """Return the numbers of cells as parts of a line; important ones have a higher rank."""
     parts = [Part(f"{progress.done:,} of {progress.total:,} cells", 5)]
     if progress.before:
         parts.append(Part(f"{progress.before:,} were finished before", 2))
@@ -88,7 +88,7 @@ def _counts(progress: Progress) -> list[Part]:
 
 
 def counted(progress: Progress) -> str:
-    """Return the numbers of finished, failed and crashed cells."""
+    """Return a text with the numbers of finished, failed and crashed cells."""
     return ", ".join(part.text for part in _counts(progress))
 
 

@@ -202,7 +202,7 @@ def _of_model(
 def _require_alone(
     fio: Path | None, given: Mapping[str, Any], of_model: tuple[str | None, float | None, int]
 ) -> None:
-    """Refuse options of one source of a trace beside those of another."""
+    """Reject options that belong to another source of the trace than the chosen one."""
     name, duration, rate_pct = of_model
     source = "--fio" if fio is not None else "--reads and the like"
     others = [

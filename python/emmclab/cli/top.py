@@ -23,9 +23,9 @@ from emmclab.cli.show import framed
 from emmclab.cli.top_types import Interval, ProcessRates, RecorderStats
 from emmclab.errors import ConfigError
 
-#: Longest wait for a batch; how soon an end is noticed, seconds.
+#: Maximum wait for a batch, and so the delay until an end is noticed, seconds.
 _WAIT_S = 0.1
-#: Lines of waits for durability.
+#: Maximum number of lines of waits for durability on a terminal.
 _WAITS = 4
 #: Rows of processes if the height of the terminal is unknown.
 _ROWS = 20
@@ -90,10 +90,10 @@ def top(
 
 
 def view(recorder: _core.Recorder, every_s: float, ending: Ending) -> Interval:
-    """Wait for an interval and give its figures, with rates by this host's clock."""
+    """Wait for an interval and return its figures, with rates by this host's clock."""
     begin = time.monotonic()
     while (left := begin + every_s - time.monotonic()) > 0 and not ending.asked and not recorder.has_ended():
-        # Batches are discarded: a view needs the counts only.
+        # Batches are discarded, because a view only needs the counts.
         recorder.next(min(left, _WAIT_S))
     stats: RecorderStats = json.loads(recorder.stats())
     took = max(time.monotonic() - begin, 1e-6)
@@ -123,7 +123,7 @@ def view(recorder: _core.Recorder, every_s: float, ending: Ending) -> Interval:
 
 
 def _line(text: str) -> None:
-    """Print a line of data at once."""
+    """Print a line of data and flush it."""
     try:
         sys.stdout.write(text + "\n")
         sys.stdout.flush()
@@ -132,7 +132,7 @@ def _line(text: str) -> None:
 
 
 def _summary(stats: Interval) -> str:
-    """Print the view of one interval."""
+    """Return the summary line of an interval."""
     requests = stats["requests"]
     parts = [f"{stats['requests_per_s']:,.0f} requests/s", f"{stats['bytes_per_s'] / 1024:,.0f} KB/s"]
     if requests:
@@ -173,7 +173,7 @@ _HEADS = ("requests/s", "KB/s", "mean KB", "max KB", "p50 ms", "p99 ms", "no-wai
 
 
 def _table(stats: Interval, disks: str, rows: int) -> Group:
-    """Draw the view for a terminal."""
+    """Return the view for a terminal."""
     table = framed()
     table.add_column("process")
     table.add_column("op")
@@ -191,7 +191,7 @@ def _table(stats: Interval, disks: str, rows: int) -> Group:
 
 
 def _lines(stats: Interval) -> list[str]:
-    """Write the view as plain lines."""
+    """Return the view as plain lines."""
     lines = [_summary(stats)]
     for row in stats["processes"][:_ROWS]:
         cells = ", ".join(f"{cell} {head}" for cell, head in zip(_cells(row), _HEADS, strict=True))

@@ -22,7 +22,7 @@ class ProcessCounts(TypedDict):
 
 
 class ProcessRates(ProcessCounts):
-    """The same, with rates by the clock of this host."""
+    """`ProcessCounts` with rates by the clock of this host."""
 
     requests_per_s: float
     bytes_per_s: int

@@ -34,10 +34,10 @@ _HINT = "give bytes a day (daily=2GB), hours of the traces a day (daily=4h), or 
 def preconditioned(
     precondition: str, used: str | None, traces: Sequence[Trace] = (), default: str = "none"
 ) -> str:
-    """Return what to precondition a device with: `precondition`, or a used device where `used` is given.
+    """Return the preconditioning as text: `precondition`, or `used:...` if `used` is given.
 
     Raises:
-        ConfigError: both are given, or the daily writes cannot be found out.
+        ConfigError: both are given, or the daily writes cannot be determined.
     """
     if used is None:
         return precondition
@@ -58,7 +58,7 @@ def preconditioned(
 
 
 def _daily(text: str, traces: Sequence[Trace]) -> str:
-    """Return the daily writes as a size."""
+    """Return the daily writes as a size; compute them if hours of the traces or a fleet table are given."""
     if hours := _HOURS.fullmatch(text):
         return _size(float(hours[1]) / 24 * _of_traces(text, traces))
     return _size(_of_fleet(Path(text))) if Path(text).is_file() else text
@@ -77,7 +77,7 @@ def _of_traces(text: str, traces: Sequence[Trace]) -> float:
 
 @functools.cache
 def _written(trace: Trace) -> tuple[float, float]:
-    """Return the KB that a trace writes and its duration in seconds; every run of it asks for them."""
+    """Return the KB that a trace writes and its duration in seconds; cached, since each run needs them."""
     profile = trace.profile()
     writes = (row["data_kb"] for row in profile["by_operation"] if row["op"] == "write")
     return sum(writes), profile["duration_s"] or 0.0
@@ -85,7 +85,7 @@ def _written(trace: Trace) -> tuple[float, float]:
 
 def _of_fleet(path: Path) -> float:
     """Return the median over the recordings of a fleet of the bytes written in a day."""
-    # Loads modules for which other runs do not wait.
+    # Imported here, because these imports take time that other runs need not spend.
     from statistics import median
 
     from emmclab.fleet.table import Table

@@ -96,7 +96,7 @@ def validate(
 
 
 class _Refusals:
-    """The recordings that cannot be judged, each with its reason; a single one ends the command."""
+    """Collects the recordings that cannot be judged, with the reason; the error of a single one is raised."""
 
     def __init__(self, among: int) -> None:
         self._among = among
@@ -104,14 +104,14 @@ class _Refusals:
 
     @contextlib.contextmanager
     def of(self, path: Path) -> Iterator[None]:
-        """Keep and print why a recording is refused within; a full disk ends the command."""
+        """Store and print an error of the block as the reason of `path`; raise errors such as a full disk."""
         try:
             yield
         except EmmclabError as error:
             if self._among == 1 or is_run_failure(error):
                 raise
             name, reason = printable(path), str(error)
-            if not reason.startswith(name):  # As `FILE: ...` and `FILE:LINE: ...` do.
+            if not reason.startswith(name):  # Unlike `FILE: ...` and `FILE:LINE: ...`.
                 reason = f"{name}: {reason}"
             say(f"not judged: {reason}{f' ({error.hint})' if error.hint else ''}")
             self.said.append({"file": name, "reason": reason, "hint": error.hint})
@@ -126,17 +126,17 @@ def _judged(trace: Trace, devices: Sequence[Device], **options: Any) -> Validati
 
 
 class _Steps(contextlib.ExitStack):
-    """The progress of steps, each with a meter."""
+    """Shows the progress of consecutive steps, with a meter for each."""
 
     _meter: Meter
 
     def begin(self, what: str) -> None:
-        """End the step before, and name the next one."""
+        """End the previous step, and start one with this name."""
         self.close()
         self._meter = self.enter_context(Meter(what))
 
     def note(self, done: int, total: int | None, requests: int, _simulated_s: float) -> None:
-        """Tell how far a replay is."""
+        """Update the progress of a replay."""
         self._meter(done, total, requests)
 
 

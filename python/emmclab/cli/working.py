@@ -1,4 +1,4 @@
-"""Signs of life of long work, on stderr: whatever it reports, no five seconds pass without a line."""
+"""Progress lines of long work on stderr, at least one every five seconds."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from emmclab.devices.preconditioning import parse_precondition
 from emmclab.runtime.quantity import size
 from emmclab.runtime.repeating import repeated
 
-#: Longest time between two lines, seconds; work shorter than this passes in silence.
+#: Maximum time between two lines, seconds; shorter work prints nothing.
 _LINE_S = 5.0
-#: How often within it the time of the last line is looked at.
+#: Number of checks per `_LINE_S` of whether a line is due.
 _LOOKS = 5
 
 
 class Working:
-    """Prints how long work has taken, where it has reported nothing else for some seconds."""
+    """Prints how long work has taken if it has reported nothing else for some seconds."""
 
     def __init__(self, what: str) -> None:
-        """Name the work; nothing is printed for work without a name."""
+        """Set the name of the work; nothing is printed if it is empty."""
         self.what = what
         self._before = preconditioned_bytes()
         self._lines = ExitStack()
@@ -37,7 +37,7 @@ class Working:
         return self
 
     def begin(self) -> None:
-        """Begin to give signs of life, if that was not done before."""
+        """Start printing lines, unless already started."""
         if self.what and not self._begun:
             self._begun = True
             self._spoke = time.monotonic()
@@ -49,7 +49,7 @@ class Working:
         self.stop()
 
     def stop(self) -> None:
-        """End the lines: the work is done, or has a meter of its own from here on."""
+        """Stop printing lines, because the work is done or has its own meter from now on."""
         self._lines.close()
 
     def speak(self, line: str) -> None:
@@ -65,7 +65,7 @@ class Working:
         self.speak(f"{self.what}: {length(time.monotonic() - self._started)} so far{self._done()}")
 
     def _done(self) -> str:
-        """Say how far the work is: how much preconditioning has written meanwhile."""
+        """Return a text on the amount of data that preconditioning has written so far; "" if none."""
         written = preconditioned_bytes() - self._before
         return f", {size(written)} written to precondition" if written else ""
 
@@ -83,10 +83,10 @@ def length(seconds: float) -> str:
 
 
 class Preparing(Working):
-    """Prints how far the preconditioning of a device is."""
+    """Prints the progress of the preconditioning of a device."""
 
     def __init__(self, device: Device, precondition: str, images: object = None) -> None:
-        """Name the preconditioning, with the most that it writes; nothing is printed for a new device.
+        """Set the name of the work, with its maximum of written data; nothing is printed for a new device.
 
         Raises:
             ConfigError: as `parse_precondition`.

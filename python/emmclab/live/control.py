@@ -20,9 +20,9 @@ from emmclab.runtime.files import lock
 
 #: Longest line that is read, bytes.
 _MOST = 4096
-#: Time for a client to send its line or take its answer, seconds.
+#: Time limit for a client to send its line or to read its answer, seconds.
 _PATIENCE_S = 5.0
-#: Time that a client waits for its answer: layers may have to recover first, seconds.
+#: Time limit of a client for its answer, seconds; long, because layers may have to recover first.
 _ANSWER_S = 60.0
 
 COMMANDS = ("status", "cut", "restore", "set", "stop")
@@ -38,7 +38,7 @@ class Reply(TypedDict):
 
 
 class Control:
-    """Answers `status`, `cut`, `restore`, `set` and `stop` at a unix socket that only this user can reach."""
+    """Answers `status`, `cut`, `restore`, `set` and `stop` on a unix socket that only this user can reach."""
 
     def __init__(self, live: Any, path: Path, stop: Callable[[], None]) -> None:
         """Listen at `path`; `stop` is called where the end is asked for.
@@ -121,7 +121,7 @@ def _bound(path: Path) -> socket.socket:
             hint="name a socket in a folder of your own, as one below $XDG_RUNTIME_DIR",
         )
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    # Before it has a name, so that no client can reach it meanwhile.
+    # Set before `bind` makes its name, so that no other user can connect in the meantime.
     os.fchmod(listening.fileno(), 0o600)
     try:
         with _alone(folder):
@@ -145,7 +145,7 @@ def _bound(path: Path) -> socket.socket:
 
 @contextlib.contextmanager
 def _alone(folder: Path) -> Iterator[None]:
-    """Keep other processes from making sockets in a folder meanwhile."""
+    """Hold a lock on a folder, so that no other process makes a control socket there at the same time."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         lock(handle, wait=True)
@@ -155,7 +155,7 @@ def _alone(folder: Path) -> Iterator[None]:
 
 
 def _remove_stale(path: Path) -> None:
-    """Remove a socket of this user at which nothing listens: its process was killed."""
+    """Remove a socket of this user on which no process listens any longer, as after a kill."""
     try:
         found = path.lstat()
     except FileNotFoundError:
@@ -168,7 +168,7 @@ def _remove_stale(path: Path) -> None:
             client.connect(str(path))
         except ConnectionRefusedError:
             path.unlink(missing_ok=True)
-        except OSError:  # It is taken, if only by a process that is too busy to answer.
+        except OSError:  # In use, perhaps by a process that is too busy to answer.
             return
 
 

@@ -1,4 +1,4 @@
-"""A served device: what can be asked of it and done with it while other software uses it."""
+"""A served device: its figures, and operations on it while other software uses it."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from emmclab.devices.result import Result
 from emmclab.live.span import keep_from
 from emmclab.live.status_types import FoundImage, LiveStatus
 
-#: The clock on which a device ends its own work.
+#: The clock on which a device finishes its background work.
 _FAST = "x0.0001"
-#: The device's own work is looked at every 0.25 s, since the core goes on with it every 0.2 s. It has ended
-#: after 3 looks without a change; after 40 looks nobody waits any longer.
+#: Background work of the device is polled every 0.25 s, since the core continues it every 0.2 s. It counts
+#: as finished after 3 polls without a change; after 40 polls the wait ends in any case.
 _LOOK_S, _SAME_LOOKS, _MOST_LOOKS = 0.25, 3, 40
 #: Settings that can change while a device is served; `*` is the number of a block group.
 CHANGING: tuple[str, ...] = tuple(_core.Live.changing())
 
 
 class LiveDevice:
-    """A device that is being served; a context manager that ends it in good order.
+    """A device that is being served; a context manager that stops it cleanly.
 
     `path` is what a client opens: the loop or ublk device, the file, or the URI of the NBD server.
     """
@@ -41,19 +41,19 @@ class LiveDevice:
         temporary: str | None,
         record: Path | None,
     ) -> None:
-        """Hold a device of the core; `serve` makes one. `record` is the trace that it writes."""
+        """Wrap a served device of the core; called by `serve`. `record` is the trace that it writes."""
         self._live = live
         self._device = device
         self._said = said
         self._temporary = temporary
         self._result: Result | None = None
-        #: Where clients find it, in the order in which the exports were asked for.
+        #: What clients open (paths and URIs), in the order in which the exports were requested.
         self.paths: list[str] = []
-        #: The command of a virtual machine that has it as its eMMC card; None unless it is served so.
+        #: The QEMU command of a guest with the device as its eMMC card; None without `sdhci`.
         self.qemu: str | None = None
-        #: Where it is mounted.
+        #: Folder at which the file system is mounted; None if it is not mounted.
         self.mounted: str | None = None
-        #: Figures of making and mounting a file system, which the result leaves out; None if neither was.
+        #: Figures of making and mounting a file system, which the result leaves out; None if not done.
         self.prepared: Result | None = None
         #: Figures of the device's own work after that (`settle`), which the result leaves out, too.
         self.settled: Result | None = None
@@ -85,7 +85,7 @@ class LiveDevice:
 
     @property
     def capacity_bytes(self) -> int:
-        """Size, as a client sees it.
+        """Capacity in bytes, as a client sees it.
 
         >>> import emmclab
         >>> with emmclab.serve("small-1gb", clock="free", nbd="auto") as disk:
@@ -96,7 +96,7 @@ class LiveDevice:
 
     @property
     def found(self) -> FoundImage:
-        """What was found of an earlier run: `image`, `clean`, `units_entered`.
+        """What an image of an earlier run contained: `image`, `clean`, `units_entered`.
 
         >>> import emmclab
         >>> with emmclab.serve("small-1gb", clock="free", nbd="auto") as disk:
@@ -122,7 +122,7 @@ class LiveDevice:
         return status
 
     def result(self) -> Result:
-        """Sum up the run so far, as a simulation is summed up; with a file system, since it was mounted.
+        """Return the result of the run so far; with a file system, since it was mounted.
 
         >>> import emmclab
         >>> with emmclab.serve("small-1gb", clock="free", nbd="auto") as disk:
@@ -135,7 +135,7 @@ class LiveDevice:
         return Result({"trace": "live", **json.loads(text), "options": self._said})
 
     def clear_counters(self) -> None:
-        """Have result and recorded trace begin now; what was served before is in neither.
+        """Start the result and the recorded trace anew; earlier requests are in neither.
 
         >>> import emmclab
         >>> with emmclab.serve("small-1gb", clock="free", nbd="auto") as disk:
@@ -147,11 +147,11 @@ class LiveDevice:
         self._counted_from_s = json.loads(self._live.status())["simulated_s"]
 
     def settle(self) -> Result:
-        """Have the device end its own work on what was written so far: write-back, folding, idle collection.
+        """Let the device finish background work on the data so far: write-back, folding, idle collection.
 
-        Simulated time goes on without requests until nothing changes, which takes about a second of the
-        host. On a free clock without `think` time stands still, and nothing is done. Result and trace
-        begin after it. Returns the figures of that work.
+        Simulated time advances without requests until nothing changes, which takes about a second of the
+        host. On a free clock without `think`, time does not advance and no such work is done. Result and
+        trace start anew after it. Returns the figures of that work.
 
         >>> import emmclab
         >>> with emmclab.serve("small-1gb", clock="free", nbd="auto") as disk:
@@ -175,9 +175,9 @@ class LiveDevice:
         return found
 
     def drain(self) -> Result:
-        """Have the layers move all data that they keep aside; the result's `run.drain_s` is the time of that.
+        """Let the layers move all buffered data to its place; the result has the time as `run.drain_s`.
 
-        A later `result` has that time only if no request came in between, as those of a mounted file system.
+        A later `result` has that time only if no request arrived since, such as one of a mounted file system.
 
         Raises:
             ConfigError: the clock is not `free`, or requests are in progress.
@@ -190,9 +190,9 @@ class LiveDevice:
         return self._sum(self._live.drain())
 
     def make_plain(self) -> None:
-        """Have the layers move all data to its place: the image is then one of a device without layers.
+        """Let the layers move all data to its place, so that the image can be served without layers.
 
-        Nothing may be sent after it; it ends with `stop`.
+        No request may be sent afterwards; call `stop` next.
 
         Raises:
             ConfigError: the clock is not `free`, or requests are in progress.
@@ -204,7 +204,7 @@ class LiveDevice:
         self._live.make_plain()
 
     def news(self) -> list[str]:
-        """Return what exports had to say since the last call, as that a guest has connected.
+        """Return messages of the exports since the last call, such as that a guest has connected.
 
         >>> import emmclab
         >>> with emmclab.serve("small-1gb", clock="free", nbd="auto") as disk:
@@ -234,7 +234,7 @@ class LiveDevice:
         self._live.acknowledge(line)
 
     def mark(self, name: str) -> None:
-        """Return this place in the crash log a name.
+        """Name the current position in the crash log.
 
         >>> import emmclab
         >>> with emmclab.serve("small-1gb", clock="free", nbd="auto") as disk:
@@ -252,7 +252,7 @@ class LiveDevice:
         self._live.end_log()
 
     def restore(self) -> None:
-        """Bring the power back.
+        """Restore the power after `cut`.
 
         >>> import emmclab
         >>> with emmclab.serve("small-1gb", clock="free", nbd="auto") as disk:
@@ -290,7 +290,7 @@ class LiveDevice:
 
         Raises:
             ConfigError: there is no loop device.
-            EmmclabError: there is no file system on it that the kernel knows.
+            EmmclabError: it has no file system that the kernel supports.
 
         >>> import emmclab
         >>> with emmclab.serve("small-1gb", clock="free", nbd="auto") as disk:
@@ -305,13 +305,13 @@ class LiveDevice:
     def add_partition(
         self, number: int, first_sector: int, sectors: int, *, mkfs: str, mkfs_options: Sequence[str] = ()
     ) -> None:
-        """Have the kernel show a part of the loop device as partition `number`, with a new file system.
+        """Make the kernel show a range of the loop device as partition `number`, with a new file system.
 
-        No table is written; the partition is there as long as the device is served.
+        No partition table is written; the partition exists as long as the device is served.
 
         Raises:
             ConfigError: there is no loop device, or no such file system.
-            EmmclabError: the part is taken, or does not lie on the device.
+            EmmclabError: the range is in use, or is not within the device.
 
         >>> import emmclab
         >>> with emmclab.serve("small-1gb", clock="free", nbd="auto") as disk:
@@ -357,7 +357,7 @@ class LiveDevice:
         return self._live.run(list(command))
 
     def stop(self) -> Result:
-        """End in good order: unmount, save image and state; return the result of the run.
+        """Stop the device cleanly: unmount, save image and state; return the result of the run.
 
         >>> import emmclab
         >>> emmclab.serve("small-1gb", clock="free", nbd="auto").stop()["device"]

@@ -11,7 +11,8 @@ from pathlib import Path
 def qemu_command(socket: str | PathLike[str]) -> str:
     """Return the command of QEMU (10.1 or later) for a guest with the card at this socket.
 
-    Kernel and disk are to be added. The memory of the guest is shared, so that the card can transfer data.
+    The options for kernel and disk have to be added. The memory of the guest is shared, so that the card can
+    transfer data.
 
     >>> '"path":"/run/card"' in qemu_command("/run/card")
     True

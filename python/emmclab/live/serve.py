@@ -25,7 +25,8 @@ from emmclab.live.qemu import qemu_command
 
 #: File systems that can be made on a loop or ublk device.
 FILE_SYSTEMS = ("ext4", "xfs", "btrfs", "f2fs", "vfat")
-#: What another process runs once this one was killed; its arguments are the package's folder and a number.
+#: Python code that another process runs after this one was killed; its arguments are the package's folder and
+#: the number of the ublk device.
 _CLEANER = """import sys
 sys.path.insert(0, sys.argv[1])
 from emmclab import _core
@@ -36,7 +37,7 @@ MORE_PATH = ":/usr/sbin:/sbin"
 
 def _cleaner() -> list[str]:
     """Return the command that deletes a ublk device whose process was killed."""
-    import sys  # Not for those who serve something else.
+    import sys  # Imported here: only ublk devices need it.
 
     return [sys.executable, "-c", _CLEANER, str(Path(__file__).absolute().parents[1])]
 
@@ -80,36 +81,36 @@ def serve(
         device: the device, or the name of a preset or TOML file.
         layers: names of layers above it, the first on top; they recover after a cut of power.
         layer_settings: their settings, as `{"advil.reserved": "256MiB"}`.
-        nbd: unix socket of an NBD server; `auto` is one in a folder of its own.
+        nbd: unix socket of an NBD server; `auto` makes one in a temporary folder.
         tcp: loopback address of an NBD server, as `127.0.0.1:10809`.
         sdhci: vfio-user socket at which QEMU (10.1 or later) finds the device as an eMMC card behind an SD
             host controller; the guest's memory must be shared.
         file: offer it as a file of a FUSE file system.
         loop: offer it as a loop device (`/dev/loopN`; needs root), through such a file.
         ublk: offer it as a ublk device (`/dev/ublkbN`; needs root and Linux 6.0 or later with `ublk_drv`),
-            which tells FUA apart from flushes.
+            which distinguishes FUA from flushes.
         partitions: whether the loop device has partitions: those of a table on it, and those that
             `add_partition` adds.
         mkfs: make this file system on the loop or ublk device: ext4, xfs, btrfs, f2fs or vfat.
         mkfs_options: more options of its `mkfs` tool.
         overwrite: whether `mkfs` may overwrite a file system that is there.
-        dirty_bytes: most data of the loop device in the host's page cache that is yet to be written, as the
-            small memory of a phone has it; by default what the host allows.
+        dirty_bytes: limit of dirty data of the loop device in the host's page cache, to imitate the small
+            memory of a phone; default: the limit of the host.
         mount: folder to mount the loop or ublk device at.
         mount_options: in the form of `mount -o`.
-        image: file of the contents, kept with the device's state beside it (`IMAGE.state`); else both are
-            gone at the end.
-        second: a device beside it, for layers that use one.
-        second_image: as `image`, of the second device; needed where both are given.
-        clock: `real` (requests take as long as on the device), `free` (no time; simulated time goes
-            on only while requests are served), or `x0.1` (ten times as fast as real).
+        image: file that stores the contents; `IMAGE.state` stores the state of the device. Without it, both
+            are discarded at the end.
+        second: a second device, for layers that use one.
+        second_image: as `image`, for the second device; required if `image` and `second` are given.
+        clock: `real` (requests take as long as on the device), `free` (no time; simulated time
+            advances only while requests are served), or `x0.1` (ten times as fast as real).
         think: on a free clock, count the time of the host between requests.
         precondition: data on the device before its first use, as in `Device.simulate`.
         seed: seed of random preconditioning.
-        images: folder that keeps preconditioned devices.
-        images_limit: most bytes of `images`.
-        record: trace to write, with the times of the simulation; by the ending of its name. It holds what the
-            result counts: without making and mounting a file system, and what the device does with its data.
+        images: folder that stores preconditioned devices for later runs.
+        images_limit: maximum size of `images`, bytes.
+        record: trace to write, with simulated times; the ending selects the format. It has the requests that
+            the result counts, so not those of making and mounting a file system.
         log: crash log to write, for `emmclab crash`: every command with its data.
         check: check every invariant of the device after each command (slow).
 
@@ -166,7 +167,7 @@ def serve(
         "seed": seed,
         "check": check,
         "image": None if image is None else fspath(image),
-        # Options of a replay that a live run has no choice of.
+        # Options of a replay, which have fixed values in a live run.
         "rate": 1.0,
         "passes": 1,
         "wrap_addresses": False,
@@ -178,7 +179,7 @@ def serve(
         said["second"] = None if beside is None else beside.name
     temporary = None
     if nbd == "auto":
-        import tempfile  # Not for those who serve nothing.
+        import tempfile  # Imported here: only this option needs it.
 
         temporary = tempfile.mkdtemp(prefix="emmclab-")
     served = LiveDevice(live, config, said, temporary, None if record is None else Path(record))
@@ -216,7 +217,7 @@ def serve(
 def require_servable(
     *, clock: str, tcp: str | None, mkfs: str | None, mount: str | PathLike[str] | None
 ) -> None:
-    """Refuse options of `serve` that cannot be met, before the device is made ready.
+    """Reject impossible options of `serve`, before the device is prepared.
 
     Raises:
         ConfigError: there is no such clock, address or file system.
@@ -236,7 +237,7 @@ def require_servable(
             field="mkfs",
             hint=f"use {', '.join(FILE_SYSTEMS)}",
         )
-    # The folder itself is made where it is missing.
+    # The folder itself is made if it is missing.
     if mount is not None and not Path(mount).absolute().parent.is_dir():
         raise InputError(
             f"{fspath(mount)}: the folder that it is to be made in was not found",
@@ -247,7 +248,7 @@ def require_servable(
 
 
 def require_loop() -> None:
-    """Refuse to serve loop devices where this machine or user cannot.
+    """Raise an error if this machine or user cannot serve loop devices.
 
     Raises:
         UnsupportedError: no root, FUSE or loop devices.
@@ -263,7 +264,7 @@ def require_loop() -> None:
 
 
 def require_tools(needs: Mapping[str, str]) -> None:
-    """Refuse to go on without tools, each given with its Debian package.
+    """Raise an error if a tool is missing; `needs` has each tool with its Debian package.
 
     Raises:
         UnsupportedError: one is missing.

@@ -264,7 +264,7 @@ def _sign() -> bytes:
 
 
 def _hint(address: str) -> str:
-    """Return a hint on what an address may be missing."""
+    """Return a hint for a bucket that cannot be opened: its credentials, or the form of the address."""
     if address.startswith(("az://", "azure://", "abfs")):
         return "let AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY tell the account"
     if address.startswith("gs://"):

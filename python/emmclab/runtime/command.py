@@ -9,8 +9,8 @@ from emmclab.runtime.files import printable
 #: The arguments of the current command; empty if emmclab is used from Python.
 words: list[str] = []
 
-#: Options with a value that do not change results: outputs, places of results, and numbers of processes. Then
-#: those without a value.
+#: Options that do not change results: outputs, places of results, and numbers of processes. First those with
+#: a value, then those without.
 _OUTPUTS = ("--html", "--figures", "--over-time", "--perfetto", "--events", "--record", "--output", "-o")
 _PLACES = ("--results", "--images", "--images-gb", "--jobs", "--on")
 _FLAGS = ("--json", "--fresh")

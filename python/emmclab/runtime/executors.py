@@ -142,7 +142,7 @@ class Pool:
         workers: dict[Connection, _Worker] = {}
         ahead = 1
         stillborn = 0
-        #: Tasks that a crashed worker had not started.
+        #: Tasks that were queued in a crashed worker and not started.
         back: deque[Task] = deque()
         outcome: Any
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from emmclab.errors import UnsupportedError
 
-#: The extra that contains each library, as in pyproject.toml.
+#: The extra of pyproject.toml that installs each library.
 EXTRAS = {
     "pandas": "dataframes",
     "polars": "dataframes",

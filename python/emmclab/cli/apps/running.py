@@ -133,13 +133,13 @@ class Running:
     check: Annotated[bool, option("Check all invariants of the device (slow).", RUN, "--check")] = False
 
     def prepared(self) -> str:
-        """Return what to precondition the device with."""
+        """Return the preconditioning of the device, as text."""
         return preconditioned(self.precondition, self.used, default=PRECONDITION)
 
     def run(
         self, name: str, device: Device, network: str, *, solution: Solution | None = None, **more: Any
     ) -> AppResult:
-        """Run an application with a progress meter, a solution, or other options from `more`."""
+        """Run an application with progress lines; `more` are options of `run_application`."""
         run = run_application if solution is None else solution.run
         under = "" if solution is None else f", {solution.name}"
         # Neither preconditioning nor the run of a program reports progress.
@@ -158,9 +158,9 @@ class Running:
 
 
 class Software(TypedDict):
-    """The options of a run for the host and what it runs above the device.
+    """The options of a run for the host, the layers above the device, and other applications.
 
-    Applications of `beside` run at the same time.
+    Applications in `beside` run at the same time.
     """
 
     host: str
@@ -171,14 +171,14 @@ class Software(TypedDict):
 
 
 class Files(TypedDict):
-    """The options of a run in the model for file systems, and for the classes of files that are synced."""
+    """The options of a run in the model for file systems, and for the classes of files with syncs."""
 
     filesystems: Sequence[str]
     sync: list[str] | None
 
 
 class SoftwareAndFiles(Software, Files):
-    """The options of a run in the model."""
+    """All options of a run in the model for its software."""
 
 
 def software(
@@ -188,7 +188,7 @@ def software(
     second: str | None,
     beside: Sequence[str],
 ) -> Software:
-    """Return the options of a run for the host and what it runs above the device."""
+    """Return the options of a run for host, layers, and applications that run at the same time."""
     return {
         "host": host,
         "layers": layers,
@@ -220,7 +220,7 @@ def networks_of(text: str) -> list[str]:
 
 
 def require_single(command: str, device: str, network: str) -> None:
-    """Refuse several devices or networks, which belong to another command."""
+    """Reject several devices or networks, which only `emmclab apps compare` accepts."""
     if "," in device or "," in network:
         raise ConfigError(
             f"`{command}` runs one application on one device with one network",
@@ -233,7 +233,7 @@ def require_single(command: str, device: str, network: str) -> None:
 def write_page(
     results: Sequence[AppResult], faster: Sequence[AppResult], html: Path | None, made: MadeFrom
 ) -> None:
-    """Write the page of runs if one was asked for."""
+    """Write the page of runs, if requested."""
     if html is not None:
         from emmclab.pages.applications import write_apps_report
 

@@ -23,9 +23,9 @@ from emmclab.cli.show import framed
 from emmclab.runtime.signed import signed
 
 _BAR = 32
-#: The least part of the user's time that is told of, in ns.
+#: Minimum part of the user's time that is reported, ns.
 _LEAST_TOLD_NS = 10_000_000
-#: Parts of the time that are listed; the JSON has all.
+#: Maximum number of parts of the time that are listed; the JSON has all.
 _PARTS = 8
 
 
@@ -109,7 +109,7 @@ def show_run(console: Console, result: AppResult) -> None:
 
 
 def _energy(result: AppResult) -> str:
-    """Return what the device took; a dash where it has no figures of power."""
+    """Return the energy of the device as text; a dash if the device has no figures of power."""
     total = (result.device.get("energy") or {}).get("total_mj")
     return "–, as it has no figures of power" if total is None else f"{total:,.1f} mJ"
 
