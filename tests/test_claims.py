@@ -446,7 +446,7 @@ def test_a_paper_to_come_has_no_study_and_the_error_says_so(tmp_path: Path) -> N
         study.unlink()
     done = _run_copy(tmp_path, "reproduce", "fast12")
     assert done.returncode == 2
-    assert "its system is to come" in done.stderr
+    assert "its system is not implemented" in done.stderr
 
 
 def test_the_papers_are_listed_with_their_state() -> None:

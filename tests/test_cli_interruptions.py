@@ -128,6 +128,6 @@ def test_full_disk_under_a_study_says_what_is_left(tiny_disk: Path, tmp_path: Pa
     kept = kept_cells(tiny_disk)
     assert 0 < kept < 400
     assert "No space left on device" in done.stderr
-    assert f"hint: {kept} of 400 cells are kept in {tiny_disk / 'full'}; free some space" in done.stderr
+    assert f"hint: {kept} of 400 cells are stored in {tiny_disk / 'full'}; free some space" in done.stderr
     assert "nothing was left behind" not in done.stderr
     assert not list(tiny_disk.rglob(".emmclab-*"))

@@ -77,7 +77,7 @@ def test_a_client_does_not_wait_for_ever(path: Path, monkeypatch: pytest.MonkeyP
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as mute:
         mute.bind(str(path))
         mute.listen()
-        with pytest.raises(InputError, match=r"no answer came within") as caught:
+        with pytest.raises(InputError, match=r"no answer arrived within") as caught:
             ask(path, "status")
         assert "emmclab serve --control" in str(caught.value.hint)
 

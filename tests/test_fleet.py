@@ -217,7 +217,7 @@ def test_ctrl_c_says_what_is_kept(tmp_path: Path) -> None:
     assert process.returncode == 130, said
     kept = kept_rows(tmp_path / ".fleet.parquet.state")
     assert 7 <= kept < 20
-    assert f"interrupted; {kept} recordings of {folder} are kept; the same command goes on" in said
+    assert f"interrupted; {kept} recordings of {folder} are stored; the same command continues" in said
     assert not (tmp_path / "fleet.parquet").exists()
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".emmclab-")] == []
 

@@ -262,7 +262,7 @@ def test_ctrl_c_leaves_no_copy_behind(tmp_path: Path) -> None:
     run.send_signal(signal.SIGINT)
     _, said = run.communicate(timeout=PATIENCE_S)
     assert run.returncode == 130, said
-    assert f"recordings of {FLEET} are kept; the same command goes on" in said
+    assert f"recordings of {FLEET} are stored; the same command continues" in said
     again: Any = profiled(FLEET, "-o", tmp_path / "t.parquet")
     assert 0 < again <= 23
     assert len(Table(tmp_path / "t.parquet").recordings(["path"])) == 30

@@ -147,7 +147,7 @@ def test_a_study_that_preconditions_ends_at_once_and_goes_on_later(trace: Path, 
         process.send_signal(signal.SIGINT)
         _, said = process.communicate(timeout=PATIENCE_S)
         assert process.returncode == 130, said
-        found = re.search(r"interrupted; aged: (\d) of 2 cells are kept in \S+; the same command", said)
+        found = re.search(r"interrupted; aged: (\d) of 2 cells are stored in \S+; the same command", said)
         assert found is not None, said
         assert int(found[1]) == kept_cells(tmp_path)
     (tmp_path / "aged.toml").write_text(study.format(trace, "small-1gb", "sequential:10"))

@@ -53,7 +53,7 @@ def test_a_refusal_names_the_value_and_what_to_give(
         (("--tcp", "nowhere"), "`nowhere` is not an address and a port"),
         (("--clock", "slow", "--nbd", "s.sock"), "slow"),
         (("--mkfs", "ext5"), "there is no file system `ext5`"),
-        (("--mount", "nowhere/mnt"), "nowhere/mnt: the folder that it is to be made in was not found"),
+        (("--mount", "nowhere/mnt"), "nowhere/mnt: the parent folder was not found"),
         (("--nbd", "nowhere/s.sock"), "folder not found"),
         (("--nbd", "s.sock", "--", "no-such-command"), "no-such-command: command not found"),
     ],

@@ -376,4 +376,4 @@ def test_recorded_traces_of_papers_are_read_with_the_options_given(reissued: Pat
     assert claims.returncode == 0, claims.stderr
     assert {path.name for path in (tmp_path / "results" / "iiswc15" / "cells").glob("*.json")} == before
     none = emmclab("claims", "--only", "op=read", "--paper", "iiswc15", "--results", "results", cwd=tmp_path)
-    assert "options of reading change nothing" in none.stderr
+    assert "options for reading have no effect" in none.stderr

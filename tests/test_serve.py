@@ -204,7 +204,7 @@ def test_contents_stay_with_an_image_and_another_device_is_refused(serve: Any, f
     served = serve("--clock", "free", "--image", image)
     assert qemu_io(served.uri, "read -P 6 0 4k", "read -P 5 4k 60k").returncode == 0
     _, _, said = served.end()
-    assert "did not end in good order" in said
+    assert "did not end cleanly" in said
     other = emmclab("serve", "nexus5", "--image", image, "--nbd", folder / "x.sock")
     assert other.returncode == 2 and "the image holds" in other.stderr
 

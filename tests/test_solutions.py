@@ -138,7 +138,7 @@ def test_the_risk_is_what_was_measured_for_every_solution() -> None:
 def test_a_loss_says_how_much_and_whether_what_is_left_is_sound() -> None:
     row = {"workload": "w", "cuts": 2, "states": 10, "lost_states": 3, "documented_states": 0}
     lost = {"solutions": {"x": [{**row, "promises": ["fsync"], "first": "f is gone"}]}}
-    assert "lost in 3 of 10 states of 2 cuts tried; what is left is consistent" in risk_of(lost, "x")
+    assert "lost in 3 of 10 states of 2 cuts tried; remaining data is consistent" in risk_of(lost, "x")
     broken = {"solutions": {"x": [{**row, "promises": ["fsync", "integrity"], "first": "f"}]}}
     assert "may be inconsistent (integrity)" in risk_of(broken, "x")
 

@@ -141,7 +141,7 @@ def test_ctrl_c_stops_cells_under_way_and_says_what_is_kept(study: Path, tmp_pat
     if run.returncode == 0:
         pytest.skip("the run ended before the signal came")
     assert run.returncode == 130
-    assert f"{kept_cells(tmp_path)} of {CELLS} cells are kept" in said
+    assert f"{kept_cells(tmp_path)} of {CELLS} cells are stored" in said
     assert emmclab("run", study, "--jobs", 2, "--results", tmp_path).returncode == 0
 
 

@@ -27,7 +27,7 @@ _HINTS = {
     numbers.ENOENT: "check the path",
     numbers.EISDIR: "name a file, not a folder",
     numbers.ENOTDIR: "name a folder; a part of this path is a file",
-    numbers.EEXIST: "name another: something of this name is there already",
+    numbers.EEXIST: "choose another name: this one exists already",
     numbers.EACCES: "check the permissions of the file and its folder",
     numbers.EPERM: "check the permissions of the file and its folder",
     numbers.EROFS: "write elsewhere; this file system can only be read",

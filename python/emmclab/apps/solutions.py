@@ -253,10 +253,12 @@ def risk_of(known: Risks, name: str) -> str:
     parts = [f"{one['workload']}: {one['first']}" for one in lost]
     broken = sorted({promise for one in lost for promise in one["promises"] if promise not in _LOSSES})
     sound = (
-        f"what is left may be inconsistent ({', '.join(broken)})" if broken else "what is left is consistent"
+        f"remaining data may be inconsistent ({', '.join(broken)})"
+        if broken
+        else "remaining data is consistent"
     )
     bad = sum(one["lost_states"] for one in lost)
     return (
-        f"acknowledged syncs are lost in {bad:,} of {tried}; {sound}; data is as old as write-back lets it "
-        f"be (dirty_expire_ms + writeback_interval_ms of the host); {'; '.join(parts)}"
+        f"acknowledged syncs are lost in {bad:,} of {tried}; {sound}; what survives may be as old as "
+        f"write-back allows (dirty_expire_ms + writeback_interval_ms of the host); {'; '.join(parts)}"
     )

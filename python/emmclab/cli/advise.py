@@ -76,7 +76,8 @@ def advise(
         typer.Option(
             metavar="WHAT",
             help="Data on the devices before: auto, none, sequential:PCT, random:PCT, steady[:CAPACITIES], "
-            f"used:AGE or a trace. auto: the state that meets the recorded mean response best, else {USED}.",
+            "used:AGE or a trace. auto: the state that matches the recorded mean response best, else "
+            f"{USED}.",
             rich_help_panel="Replay",
         ),
     ] = AUTO,
@@ -104,8 +105,8 @@ def advise(
         typer.Option(
             min=1,
             metavar="N",
-            help="Run with N seeds: figures are means, and an option is named best only where the seeds tell "
-            "it from the others.",
+            help="Run with N seeds: figures are means, and an option is named best only if the difference is "
+            "significant over the seeds.",
         ),
     ] = 1,
     html: Annotated[
@@ -125,7 +126,7 @@ def advise(
         typer.Option(
             min=1,
             metavar="N",
-            help="With --deep: trials in each way of choosing.",
+            help="With --deep: number of trials by each method.",
             rich_help_panel="Together",
         ),
     ] = 60,
@@ -150,8 +151,8 @@ def advise(
 ) -> None:
     """Simulate design options under a trace and rank them, with the cost of each.
 
-    Devices are in the state that meets the recorded response best, or in that of a phone after a year where
-    none is recorded, unless --new, --used or --precondition is given.
+    Devices are in the state that matches the recorded response best, or, if none is recorded, in that of a
+    phone after a year, unless --new, --used or --precondition is given.
     Exit status 3: the device as it is stopped before the end of the trace (full or worn out).
     """
     if deep and by in ORDERS:

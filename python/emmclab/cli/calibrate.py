@@ -127,8 +127,8 @@ def _show(console: Console, found: Calibration) -> None:
     for warning in found["warnings"]:
         console.print(f"warning: {warning}", soft_wrap=True, markup=False)
     console.print(
-        f"held-out half: requests met within {found['held_out_request_error_pct']:.1f} % in the median, "
-        f"sizes within {found['held_out_median_error_pct']:.1f} %; "
-        f"{found['held_out_within_10_pct']:.1f} % of its requests are of sizes met within 10 %",
+        f"held-out half: median error {found['held_out_request_error_pct']:.1f} % by request, "
+        f"{found['held_out_median_error_pct']:.1f} % by size; "
+        f"{found['held_out_within_10_pct']:.1f} % of its requests are of sizes with at most 10 % error",
         soft_wrap=True,
     )

@@ -61,7 +61,7 @@ def claims(
     A claim whose study needs root is judged if its results are there; otherwise the table names the command.
 
     With --traces the original traces of IISWC 2015 take the place of the workloads made from its figures.
-    Options of reading are for recorded traces.
+    Options for reading only apply to recorded traces.
     """
     from emmclab.papers.claims import judge
     from emmclab.papers.registry import paper as find

@@ -84,7 +84,7 @@ def compare(
 ) -> None:
     """Replay each trace on several devices, under several stacks of layers, and put the results side by side.
 
-    With --seeds, a device is the fastest only where the seeds tell it from the others.
+    With --seeds, a device is named the fastest only if the difference is significant over the seeds.
     Exit status 3: a device stopped before the end of a trace (full or worn out).
     """
     if seeds is not None:

@@ -68,8 +68,8 @@ def crash(
     capacity: Annotated[
         str | None,
         option(
-            "Scale the device to this capacity; a small one is explored faster. Default: 256MB, or the least "
-            "double of it that the device and the file system can have.",
+            "Scale the device to this capacity; a small one is explored faster. Default: 256MB, doubled "
+            "until the device and the file system support it.",
             _RUN,
             metavar="SIZE",
         ),
@@ -131,7 +131,7 @@ def crash(
         int,
         option(
             "Number of recordings of the workload, which are explored together; in all but the first it "
-            "pauses at random moments until all data is written back, as if it waited for its user.",
+            "pauses at random times until all data is written back, as if it waited for its user.",
             _RUN,
             metavar="N",
             min=1,
@@ -142,14 +142,15 @@ def crash(
         str | None,
         option(
             "Check of the recovered files: sqlite, files, append-log, or a shell command that runs in the "
-            "mounted folder and fails if data is lost; EMMCLAB_ACKNOWLEDGED names a file of the lines.",
+            "mounted folder and fails if data is lost; EMMCLAB_ACKNOWLEDGED names a file with all "
+            "acknowledged lines.",
             _RUN,
             metavar="NAME|CMD",
             autocompletion=one_of("sqlite", "files", "append-log"),
         ),
     ] = None,
     cuts: Annotated[
-        int, option("Maximum number of moments at which power is cut.", _STATES, metavar="N", min=1)
+        int, option("Maximum number of times at which power is cut.", _STATES, metavar="N", min=1)
     ] = 1000,
     states: Annotated[
         str,
@@ -165,8 +166,8 @@ def crash(
     tear: Annotated[
         str,
         option(
-            "none: 4 KiB are written as a whole or not at all; sector: 512 bytes; inside: and of a write in "
-            "flight that is not reliable, any 512 bytes may hold garbage.",
+            "none: 4 KiB are written as a whole or not at all; sector: 512 bytes; inside: as sector, and "
+            "any 512 bytes of a write in flight that is not reliable may hold garbage.",
             _STATES,
             metavar="none|sector|inside",
             autocompletion=one_of("none", "sector", "inside"),
@@ -322,7 +323,7 @@ def _compare(one: Asked, other: Asked, as_json: bool, html: Path | None) -> NoRe
 
     if html is not None:
         raise ConfigError(
-            "a page is of one run",
+            "a page shows one run",
             kind="config",
             field="html",
             hint="leave out --against, or --html",
@@ -380,7 +381,7 @@ def _shown_again(kept: Kept, options: Options, save_image: Path | None) -> Explo
             say(f"image: {save_image}")
     if found.states == 0:
         raise ConfigError(
-            "this cut does not have the state",
+            "there is no such state at this cut",
             kind="config",
             field="again",
             hint="copy the name from a finding of this log",

@@ -83,7 +83,7 @@ class Asked:
         ]
         foreign = sorted(set(given) - {field.name for field in fields(self)})
         if foreign or not given:
-            named = f"`{foreign[0]}` is no option of a run" if foreign else "no option differs"
+            named = f"`{foreign[0]}` is not an option of a run" if foreign else "no option differs"
             raise _against(named)
         changes = {name: parsed.params[name] for name in given}
         if "settings" in changes:
@@ -142,7 +142,7 @@ def recorded(asked: Asked) -> tuple[Options, list[Kept]]:
     if options.guest is not None:
         _require_guest(options.guest, asked)
     if asked.fs != "ext4" and recovery != "mount":
-        raise no_ext4(recovery, f"the file system is to be {asked.fs}")
+        raise no_ext4(recovery, f"the requested file system is {asked.fs}")
     return options, [
         _record(
             asked, session, replace(chosen, thinks=number), lambda disk: _require_in_process(disk, options)
@@ -156,7 +156,7 @@ def _require_guest(guest: str, asked: Asked) -> None:
 
     if asked.command:
         raise ConfigError(
-            "a command of yours is not in the guest",
+            "a command of your own is not available in the guest",
             kind="config",
             field="guest",
             hint="use a workload that comes with emmclab (--workload), or leave out --guest",
@@ -313,7 +313,7 @@ def _share(shard: str) -> tuple[int, int]:
 def _explored(kept: Kept, options: Options, jobs: int, results: Path, *, fresh: bool) -> Exploration:
     lines = kept.facts["acknowledgements"]
     say(
-        f"{kept.facts['commands']:,} commands, {kept.facts['moments']:,} moments, {lines:,} lines "
+        f"{kept.facts['commands']:,} commands, {kept.facts['moments']:,} events, {lines:,} lines "
         f"acknowledged; exploring {options.cuts:,} cuts, recovery by "
         f"{_RECOVERED[options.recovery] if options.guest is None else 'the kernel of the guest'}"
     )

@@ -56,8 +56,8 @@ def durability(
     log: Annotated[
         Path | None,
         option(
-            "Log of what is acknowledged, on another disk; one that is there is continued. `-` for stdout, "
-            "so that another machine keeps it.",
+            "Log of acknowledged writes, on another disk; an existing log is continued. `-` for stdout, "
+            "so that another machine can store it.",
             _WRITE,
             metavar="FILE",
             callback=in_a_folder_or_stdout,
@@ -85,7 +85,7 @@ def durability(
     same_device: Annotated[
         bool,
         option(
-            "Judge a target that came back smaller or without any record as that of the log.",
+            "Accept a target that is smaller than before, or has no record, as that of the log.",
             _CHECK,
             "--same-device",
         ),
@@ -156,7 +156,7 @@ def _write_until_cut(disk: Target, log: Path, span_mb: int | None) -> None:
 def _say_ended(target: str, log: Path, ended: Ended) -> None:
     syncs = f"{ended.syncs:,} syncs were acknowledged"
     if ended.reason == "stopped":
-        say(f"ended without a cut: {syncs}; this run counts for nothing")
+        say(f"ended without a cut: {syncs}; this run is not counted")
         return
     why = ended.said or "it no longer answers"
     say(f"{target} is gone ({why}): {syncs}")

@@ -50,8 +50,8 @@ class Pair:
         bool,
         typer.Option(
             "--one-at-a-time",
-            help="Simulate the first again with each difference alone taken from the second, and show how "
-            "far each moves the main figures.",
+            help="Simulate the first again with each single difference to the second, and show how each "
+            "changes the main figures.",
             rich_help_panel="Two results or devices",
         ),
     ] = False
@@ -161,7 +161,7 @@ def _say_run(number: int, total: int, words: str) -> None:
 
 def _show_differences(console: Console, found: Sequence[Difference]) -> None:
     if not found:
-        console.print(Text("Both were made in the same way, as far as they say it"))
+        console.print(Text("Both were made in the same way, as far as recorded"))
         return
     table = framed(f"Made differently: {len(found)}")
     for heading in ("", "What", "A", "B", "Unit"):
@@ -196,7 +196,7 @@ def _show_alone(console: Console, alone: OneAtATime) -> None:
     if not paths:
         console.print(Text("No main figure differs when both are simulated again"))
         return
-    table = framed("From A to B, one change at a time: value, and its part of the way to B")
+    table = framed("From A to B, one change at a time: value, and share of the difference to B")
     table.add_column("Change", overflow="fold")
     for field in shown_here:
         table.add_column(f"{field.label}\n{field.unit}".strip(), justify="right")
@@ -210,7 +210,7 @@ def _show_alone(console: Console, alone: OneAtATime) -> None:
     table.add_row(Text("B", "bold"), *(_number(alone.second[path]) for path in paths))
     console.print(table)
     if still := [one.label for one in alone.moved if not one.reason and not _moves(one)]:
-        console.print(Text(f"alone these move nothing: {', '.join(still)}", "dim"), soft_wrap=True)
+        console.print(Text(f"without effect alone: {', '.join(still)}", "dim"), soft_wrap=True)
     for one in alone.moved:
         if one.reason:
             text = f"not possible alone: {one.label} = {one.second}: {one.reason}"

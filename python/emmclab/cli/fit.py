@@ -37,7 +37,7 @@ def fit(
     name: Annotated[
         str,
         typer.Option(
-            metavar="NAME", help="Name of the model; that of the trace stays out unless given here."
+            metavar="NAME", help="Name of the model; the trace's name is not stored unless given here."
         ),
     ] = FITTED,
     reading: Reading,

@@ -199,7 +199,7 @@ def _table(
                 place, target, executor(jobs), files=files, options=options, progress=note
             )
     except KeyboardInterrupt:
-        kept.append(f"{done:,} recordings of {place} are kept; the same command goes on")
+        kept.append(f"{done:,} recordings of {place} are stored; the same command continues")
         raise
     if run.was_damaged:
         say(f"{table.name}: this table was damaged, or of an earlier version: all is profiled again")

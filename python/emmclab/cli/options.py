@@ -167,7 +167,7 @@ Only = Annotated[
     typer.Option(
         metavar="KEY=VALUE,...",
         help="Select these requests, as `device=8,0`, `process=kworker/*|fio`, `pid=71`, `op=read`, "
-        "`from=10s,to=2m30s` (from the first arrival); several conditions hold together.",
+        "`from=10s,to=2m30s` (from the first arrival); several conditions must all hold.",
         rich_help_panel="Reading",
     ),
 ]

@@ -47,7 +47,7 @@ def in_a_folder(path: Path | None) -> Path | None:
     """
     if path == STDOUT:
         raise ConfigError(
-            "`-` is stdout, where this output cannot go",
+            "this output cannot go to stdout (`-`)",
             kind="config",
             hint="name a file",
         )

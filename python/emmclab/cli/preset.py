@@ -76,7 +76,7 @@ def preset(
         typer.Option(
             metavar="DEVICE",
             autocompletion=device_names,
-            help="Preset for what no register says (latencies, flash, collection); default: by kind and "
+            help="Preset for settings without register (latencies, flash, collection); default: by kind and "
             "version.",
         ),
     ] = None,
@@ -123,7 +123,7 @@ def _without_option(word: str) -> ConfigError:
             field = "--like"
             hint = (
                 f"it is a device already: use `--device {word}` with other commands; with "
-                f"`--like {word}` it fills in what the registers of --ext-csd, --ufs or --from do not say"
+                f"`--like {word}` it fills in what the registers of --ext-csd, --ufs or --from do not specify"
             )
         else:
             hint = f"{unread}; {_SOURCES}" if Path(word).exists() else _SOURCES

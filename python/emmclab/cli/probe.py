@@ -75,8 +75,8 @@ def probe(
 ) -> None:
     """Find clustered page and clustered block of a device from its bandwidth (Kim et al., MASCOTS 2009).
 
-    Real devices are only read unless `--write` is given; reads may show the clustered page, only writes the
-    clustered block.
+    Real devices are only read unless `--write` is given; reads may reveal the clustered page; the clustered
+    block needs writes.
     """
     path = Path(target)
     # A bare word that is not a file can only be a preset; if it is not, the error lists them.

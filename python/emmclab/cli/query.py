@@ -103,7 +103,7 @@ def query(
         raise ConfigError(message, kind="config", field="--trace", hint="give one of the two")
     if trace is None and (given := sorted(reading.given())):
         option = f"--{given[0].replace('_', '-')}"
-        message = f"{option} is for traces, and the tables of studies are asked"
+        message = f"{option} is for traces, but the query is on tables of studies"
         hint = "name a trace with --trace, or select rows with `where`"
         raise ConfigError(message, kind="config", field=option, hint=hint)
     if trace is not None:

@@ -49,7 +49,7 @@ def reproduce(
             "experiments), `advil12`, `advil-live` (of the same, with programs on ext4; as root), "
             "`dsn17`, `dsn17-crash` (of the same, with power cut; as root), `fast12`, or `systor24` (on the "
             "traces of --traces). Or `phones`: IISWC 2015 judged again for phones of 2022. Or "
-            "`findings`: what no paper of the list has.",
+            "`findings`: results that no paper of the list has.",
         ),
     ] = "iiswc15",
     jobs: Jobs = 0,
@@ -69,7 +69,7 @@ def reproduce(
     `emmclab run`, `emmclab report` and `emmclab claims` do the same in steps. The workloads of `iiswc15` and
     `implications` are made from published figures; with --traces the original traces take their place.
     `systor24` needs --traces.
-    Options of reading are for recorded traces.
+    Options for reading only apply to recorded traces.
     """
     from emmclab.papers.pages import write_judged_page
     from emmclab.papers.registry import studies
@@ -171,7 +171,11 @@ def _known(study: str) -> str:
 
     if study in studies():
         return study
-    said = "has no study yet: its system is to come" if study in papers() else "is not a study of a paper"
+    said = (
+        "has no study yet: its system is not implemented"
+        if study in papers()
+        else "is not a study of a paper"
+    )
     raise ConfigError(
         f"`{study}` {said}", kind="config", field="PAPER", hint=f"choose one of: {', '.join(studies())}"
     )

@@ -162,7 +162,7 @@ def _run_cell(study: Study, place: Place, begin: str, limit: int, as_json: bool)
     if as_json:
         print_json({"study": study.name, "cell": cells[0].key, "results": str(place)})
     else:
-        put(f"{study.name}: the cell {cells[0].key} is kept in {place}")
+        put(f"{study.name}: the cell {cells[0].key} is stored in {place}")
 
 
 def _run_shard(
@@ -191,7 +191,7 @@ def _run_shard(
             }
         )
     else:
-        put(f"{name}: {len(cells) - len(missing):,} of {len(cells):,} cells are kept in {place}")
+        put(f"{name}: {len(cells) - len(missing):,} of {len(cells):,} cells are stored in {place}")
         put("Next: emmclab collect STUDY RESULTS... -o all.parquet, when all shards have ended")
     _refuse_missing(missing, len(cells), again)
 

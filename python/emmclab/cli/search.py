@@ -60,16 +60,14 @@ def search(
     ] = [],  # noqa: B006
     budget: Annotated[
         int,
-        typer.Option(
-            min=1, metavar="N", help="Trials of each way of choosing: the search, random, and a grid."
-        ),
+        typer.Option(min=1, metavar="N", help="Trials by each method: the search, random, and a grid."),
     ] = 100,
     batch: Annotated[
         int,
         typer.Option(
             min=1,
             metavar="N",
-            help="Trials that are chosen together from the figures of all before, and run together.",
+            help="Trials that are chosen together from all earlier results, and run together.",
         ),
     ] = 16,
     seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, metavar="N", help="Seed of the choices.")] = 1,
@@ -94,7 +92,7 @@ def search(
 ) -> None:
     """Search the settings that the `search` section of a study leaves open, for the best figures.
 
-    Each trial is run as cells of the study, which are kept: the same command goes on where it was
+    Each trial is run as cells of the study, which are stored: the same command continues where it was
     interrupted. The choices depend on seed and batch alone, not on the number of processes. To search the
     design options of a device for a trace, without a study, use `emmclab advise --deep`.
     """

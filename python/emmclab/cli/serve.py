@@ -173,8 +173,8 @@ def serve(
     recover_only: Annotated[
         bool,
         option(
-            "Have the layers recover and move everything to its place, and end: the image can be served "
-            "without them.",
+            "Let the layers recover and move all data to its place, then end: the image can be served "
+            "without them afterwards.",
             _RUN,
             "--recover-only",
         ),
@@ -362,8 +362,8 @@ def _announce(live: Any, clock: str, delayed: Any) -> None:
     found = live.found
     if found["image"] and not found["clean"]:
         say(
-            "note: the last run of this image did not end in good order, which is a loss of power: "
-            f"{found['units_entered']:,} units were entered into the map again"
+            "note: the last run of this image did not end cleanly, which counts as a loss of power: "
+            f"{found['units_entered']:,} map units that the saved tables lacked were recovered"
         )
     if found["setting_changes"]:
         say(f"note: in the last run of this image settings changed: {changes_line(found['setting_changes'])}")

@@ -73,8 +73,8 @@ def _show_unchecked(console: Console, found: Exploration, options: Options) -> N
     if not found.findings() and options.check is None:
         _put(
             console,
-            "Whether what the workload acknowledged is still there, only a check can tell: --check sqlite, "
-            "files, append-log, or a command.",
+            "Only a check can tell whether acknowledged data is still there: --check sqlite, files, "
+            "append-log, or a command.",
             "yellow",
         )
 
@@ -127,7 +127,7 @@ def _show_finding(console: Console, kind: Kind, options: Options, *, of: int = 1
     where = f" of {kind.recordings} of {of} recordings" if of > 1 else ""
     _put(console, f"{one.level}: {one.promise}: {one.detail}", "bold")
     if one.way == COMMANDS:
-        _put(console, f"  {kind.count:,} commands{where}; the first comes at moment {one.cut}")
+        _put(console, f"  {kind.count:,} commands{where}; the first is at cut {one.cut}")
         return
     again = kind.kept.name_of(options, one.cut, one.state)
     _put(console, f"  {kind.count:,} states{where}; the first: emmclab crash --again {again}")

@@ -24,7 +24,7 @@ def show_verdict(console: Console, target: str, run: Run, verdict: Verdict) -> N
         _put(
             console,
             "There is no sign of a cut (the target did not fail, and the machine has not started again): "
-            "this run counts for nothing.",
+            "this run is not counted.",
         )
     _put(
         console,

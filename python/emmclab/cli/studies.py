@@ -143,9 +143,9 @@ def keeping(study: Study, cells: Sequence[Cell] | None, place: Place) -> Iterato
     def kept_cells() -> str:
         have = Store(place).keys()
         if cells is None:
-            return f"{len(have):,} cells are kept in {place}"
+            return f"{len(have):,} cells are stored in {place}"
         count = sum(cell.key in have for cell in cells)
-        return f"{count:,} of {len(cells):,} cells are kept in {place}"
+        return f"{count:,} of {len(cells):,} cells are stored in {place}"
 
     try:
         yield
@@ -224,7 +224,7 @@ def warn_of_changes(place: Path, study: str | None = None) -> None:
     reasons = ", ".join(found[:3]) + (f" and {len(found) - 3} more" if len(found) > 3 else "")
     again = run_again(study or study_of(table), place.parent if place.is_dir() else RESULTS)
     collected = "" if place.is_dir() else ", then `emmclab collect`,"
-    say(f"warning: the results in {place} are not of now: {reasons}; `{again}`{collected} renews them")
+    say(f"warning: the results in {place} are out of date: {reasons}; `{again}`{collected} renews them")
 
 
 def incomplete(missing: int, cells: int) -> str:
@@ -240,7 +240,7 @@ def incomplete(missing: int, cells: int) -> str:
 def note_reading(reading: Reading, recorded: Sequence[str], recordings: Recordings | None) -> None:
     """Print a note if reading options have no effect because no trace is recorded."""
     if reading.given() and not recorded and recordings is None:
-        say("note: no recorded trace is read (--trace, --traces): options of reading change nothing")
+        say("note: no recorded trace is read (--trace, --traces): options for reading have no effect")
 
 
 def recorded_traces(paths: list[Path]) -> list[str]:

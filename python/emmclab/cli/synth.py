@@ -51,7 +51,9 @@ def synth(
     ] = None,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", metavar="OUT", help="The same; --fio and --reads take no NAME."),
+        typer.Option(
+            "--output", "-o", metavar="OUT", help="The same as OUT; required with --fio and --reads."
+        ),
     ] = None,
     seed: Annotated[
         int, typer.Option(min=0, metavar="N", help="Seed; the same seed results in the same trace.")
@@ -135,7 +137,7 @@ def synth(
         _of_model(name, out or output, (seed, requests, duration, rate_pct), to, as_json)
         return
     if name is not None and out is None and output is None and Path(name).suffix not in ("", ".toml"):
-        # The only file is the output: --fio and --reads take no NAME.
+        # The only file is the output: --fio and --reads have no NAME.
         output, name = Path(name), None
     _require_alone(fio, given, (name, duration, rate_pct))
     if output is None:
@@ -189,7 +191,7 @@ def _of_model(
                     f"`{field}` is for models, and {program} is a benchmark",
                     kind="config",
                     field=field,
-                    hint="a benchmark is cut by --requests",
+                    hint="shorten a benchmark with --requests",
                 )
         trace = benchmark(program, seed, requests=requests)
         _write(trace, out, {"benchmark": program, "seed": seed}, to, as_json)

@@ -185,13 +185,13 @@ def ask(path: Path, command: str, **more: str) -> Reply:
             client.connect(str(path))
             client.sendall(json.dumps({"command": command, **more}).encode() + b"\n")
             line = client.makefile("rb").readline()
-        answer = json.loads(line) if line else {"ok": False, "error": "no answer came"}
+        answer = json.loads(line) if line else {"ok": False, "error": "no answer arrived"}
         if not isinstance(answer, dict) or "ok" not in answer:
-            raise ValueError("this is no answer of emmclab")
+            raise ValueError("the answer is not from emmclab")
     except (OSError, ValueError, RecursionError) as error:
         said = getattr(error, "strerror", None)
         if isinstance(error, TimeoutError):
-            said = f"no answer came within {_ANSWER_S:.0f} s"
+            said = f"no answer arrived within {_ANSWER_S:.0f} s"
         raise InputError(
             f"{path}: nothing answers there: {said or error}",
             kind="io",

@@ -240,7 +240,7 @@ def require_servable(
     # The folder itself is made if it is missing.
     if mount is not None and not Path(mount).absolute().parent.is_dir():
         raise InputError(
-            f"{fspath(mount)}: the folder that it is to be made in was not found",
+            f"{fspath(mount)}: the parent folder was not found",
             kind="io",
             file=fspath(mount),
             hint="make it, or check the path",

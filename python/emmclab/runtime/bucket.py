@@ -189,7 +189,7 @@ class Bucket:
         finally:
             alive.stop()
         if alive.lost:
-            raise refused(self, " since this one gave no sign of life")
+            raise refused(self, " because this one missed its heartbeats")
         self.remove(mine)
 
     def _wait_for_others(self, shard: str, mine: str) -> None:
@@ -266,9 +266,9 @@ def _sign() -> bytes:
 def _hint(address: str) -> str:
     """Return a hint for a bucket that cannot be opened: its credentials, or the form of the address."""
     if address.startswith(("az://", "azure://", "abfs")):
-        return "let AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY tell the account"
+        return "set AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY"
     if address.startswith("gs://"):
-        return "let GOOGLE_APPLICATION_CREDENTIALS name the file of a service account"
+        return "set GOOGLE_APPLICATION_CREDENTIALS to the key file of a service account"
     return "write s3://BUCKET/PREFIX, gs://BUCKET/PREFIX or az://CONTAINER/PREFIX"
 
 

@@ -80,9 +80,9 @@ def scratch() -> Path:
         problem = f"can be written to by other users (mode {stat.S_IMODE(found.st_mode):o})"
     if problem is not None:
         raise InputError(
-            f"{folder}: what is kept to save time would lie here, but this {problem}",
+            f"{folder}: temporary data would be stored here, but this path {problem}",
             kind="io",
             file=str(folder),
-            hint="let TMPDIR name a folder of your own, as one below your home",
+            hint="set TMPDIR to a folder of your own, as one below your home",
         )
     return folder

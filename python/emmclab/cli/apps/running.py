@@ -89,8 +89,8 @@ Syncs = Annotated[
 Beside = Annotated[
     list[str],
     option(
-        "An application that begins with it and shares cores, page cache, memory and device with it, until "
-        "it ends. Repeated.",
+        "Another application that starts at the same time and shares cores, page cache, memory and device; "
+        "it ends with the first. Repeated.",
         RUN,
         "--beside",
         metavar="NAME|FILE",

@@ -111,7 +111,7 @@ def show_run(console: Console, result: AppResult) -> None:
 def _energy(result: AppResult) -> str:
     """Return the energy of the device as text; a dash if the device has no figures of power."""
     total = (result.device.get("energy") or {}).get("total_mj")
-    return "–, as it has no figures of power" if total is None else f"{total:,.1f} mJ"
+    return "–, because its power is not known" if total is None else f"{total:,.1f} mJ"
 
 
 def _time_and_share(nanoseconds: int, runtime: int) -> tuple[str, str]:
@@ -221,10 +221,8 @@ def _show_user_time(console: Console, user: LearnedTime) -> None:
         )
         console.print(Text(f"{text}as long on every device", "yellow"), soft_wrap=True)
     if user["behind_ns"] >= _LEAST_TOLD_NS:
-        text = (
-            f"other threads go on for {user['behind_ns'] / 1e9:,.3f} s after the end of {name}, with which "
-        )
-        console.print(Text(f"{text}the program ends", "yellow"), soft_wrap=True)
+        text = f"other threads work for {user['behind_ns'] / 1e9:,.3f} s after the end of {name}; "
+        console.print(Text(f"{text}the program leaves this out", "yellow"), soft_wrap=True)
 
 
 def show_agreement(console: Console, rows: Sequence[Agreement]) -> None:
