@@ -102,7 +102,7 @@ def test_a_run_whose_lock_was_taken_says_so() -> None:
         return found
 
     bucket.renew = watched  # type: ignore[method-assign]
-    with pytest.raises(ConfigError, match="no sign of life"), bucket.lock(""):
+    with pytest.raises(ConfigError, match="missed its heartbeats"), bucket.lock(""):
         bucket.write("running/all", b"another")
         assert seen.wait(PATIENCE_S)
 

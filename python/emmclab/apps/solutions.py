@@ -139,7 +139,7 @@ def compare_solutions(
         beside = plain.get(_place(result))
         if beside is None:
             raise ConfigError(
-                "there is no plain run beside this one",
+                "there is no plain run to compare this one with",
                 kind="config",
                 field="solution",
                 hint="run the solution `plain` on the same application, device and network",

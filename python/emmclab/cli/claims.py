@@ -60,7 +60,7 @@ def claims(
 
     A claim whose study needs root is judged if its results are there; otherwise the table names the command.
 
-    With --traces the original traces of IISWC 2015 take the place of the workloads made from its figures.
+    With --traces, the original traces of IISWC 2015 replace the workloads made from its figures.
     Options for reading only apply to recorded traces.
     """
     from emmclab.papers.claims import judge

@@ -95,7 +95,8 @@ def _check(name: str, as_json: bool) -> None:
         console.print(_checked(f"{name} and what it was fitted to: {source}", rows, source))
         console.print()
     console.print(
-        "an agreement is not evidence; the device file gives the reason for each deviation", style="dim"
+        "agreement with fitted figures is no evidence; the device file states the reason for each deviation",
+        style="dim",
     )
 
 

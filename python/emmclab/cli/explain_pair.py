@@ -77,7 +77,7 @@ def explain_pair(
     if devices[0] != devices[1]:
         names = (first, second) if devices[0] else (second, first)
         raise ConfigError(
-            f"`{names[0]}` is a device and `{names[1]}` is none",
+            f"`{names[0]}` is a device, and `{names[1]}` is not",
             kind="config",
             field="WHAT",
             hint="name two devices (presets or TOML files), or two results",

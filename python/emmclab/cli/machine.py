@@ -30,7 +30,7 @@ Ssh = Annotated[
 ]
 SshOption = Annotated[
     list[str] | None,
-    typer.Option(metavar="WORD", help="A word for the ssh client, as -p; may be repeated."),
+    typer.Option(metavar="WORD", help="An argument for the ssh client, as -p; may be repeated."),
 ]
 Adb = Annotated[bool, typer.Option("--adb", help="Record the phone on adb; needs root there.")]
 Serial = Annotated[

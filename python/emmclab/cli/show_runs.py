@@ -350,7 +350,7 @@ def durability_table(found: Sequence[tuple[str, Sequence[Result]]], first: str) 
     if all(run.fields["run"]["mode"] == "open" for _, runs in found for run in runs):
         table.caption += (
             ". In open loop the time is that of the trace; "
-            "--mode back_to_back tells how long the devices need"
+            "--mode back_to_back shows how long the devices need"
         )
     table.caption_justify = "left"
     return table

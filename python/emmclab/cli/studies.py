@@ -67,7 +67,7 @@ Engine = Annotated[
         "--on",
         metavar="ENGINE",
         autocompletion=one_of("local", "ray", "auto"),
-        help="local; ray: a Ray cluster started on this machine; auto or ray://HOST:PORT: one that is there.",
+        help="local; ray: a Ray cluster started on this machine; auto or ray://HOST:PORT: a running one.",
         rich_help_panel="Running",
     ),
 ]
@@ -94,7 +94,7 @@ PaperTraces = Annotated[
     typer.Option(
         "--traces",
         metavar="DIR",
-        help="A folder with the original traces of a paper. IISWC 2015: they take the place of the workloads "
+        help="A folder with the original traces of a paper. IISWC 2015: they replace the workloads "
         "(WorkSpace_nexus5/Trace_files of the archive at SNIA IOTTA). SYSTOR 2024: the study is of them "
         "(the public repository acsl-technion/MobileBlockIOTraces).",
     ),

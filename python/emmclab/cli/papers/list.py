@@ -23,7 +23,7 @@ def register(app: typer.Typer) -> None:
 
 
 def list_papers(as_json: AsJson = False) -> None:
-    """List the papers: their studies, how many claims each has, and whether its system works yet."""
+    """List the papers: their studies, how many claims each has, and whether its system is implemented."""
     from emmclab.papers.claims import rules
     from emmclab.papers.registry import papers
 
