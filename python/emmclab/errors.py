@@ -19,7 +19,8 @@ CONTROLS = {
 #: Marks that change the direction of the text after them.
 CONTROLS |= dict.fromkeys((*range(0x202A, 0x202F), *range(0x2066, 0x206A)), "\N{REPLACEMENT CHARACTER}")
 
-#: Longest message, and how much of the end of a longer one is kept, in characters. Names have no limit.
+#: Maximum length of a message, and length of the end of a longer one that is printed, in characters. Names
+#: have no limit.
 _LONGEST, _END = 8_000, 1_000
 
 #: Hints for errors of the operating system, by error number.
@@ -42,7 +43,7 @@ _HINTS = {
 
 #: A word that is longer than any sensible name or number; paths may have 4,096 characters.
 _LONG = re.compile(r"(?:[^\s/]{400,}|\S{5000,})")
-#: Number of characters that are kept of such a word.
+#: Number of characters of such a word that are printed.
 _HEAD, _TAIL = 200, 60
 #: Characters of a message that are searched for such words; a longer one loses its middle first.
 _LOOKED_AT = 1_000_000
@@ -78,12 +79,12 @@ class EmmclabError(Exception):
     """An error in the input, the options or the environment; the message names it.
 
     Attributes:
-        kind: what went wrong, one word.
-        file: the file it happened in, where known.
-        line: the line, from 1, where known.
-        field: the field or option, where known.
-        hint: what can be done about it, where known.
-        errno: the operating system's error number, where it refused.
+        kind: the kind of error, one word.
+        file: the file with the error, if known.
+        line: the number of the line, from 1, if known.
+        field: the field or option, if known.
+        hint: a remedy, if known.
+        errno: the error number of the operating system, if it reported the error.
     """
 
     def __init__(

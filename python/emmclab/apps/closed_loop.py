@@ -1,4 +1,4 @@
-"""Applications in closed loop: programs that wait for a simulated device, and where the time goes."""
+"""Applications in closed loop: programs that wait for a simulated device, and their time by cause."""
 
 from __future__ import annotations
 

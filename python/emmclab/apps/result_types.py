@@ -92,7 +92,7 @@ class RequestCounts(TypedDict):
 
 
 class AppTimes(TypedDict):
-    """Where the time of an application went."""
+    """Times of an application by thread and cause."""
 
     program: str
     host: str

@@ -164,7 +164,7 @@ def advise(
         check_random([configuration], "none" if new else USED if precondition == AUTO else precondition)
     opened = [reading.open(path) for path in traces]
     prepared = preconditioned(precondition, used, opened, AUTO)
-    # Devices are made ready before the first simulation ends, and lifetimes and layers come after the last.
+    # Prints lines during preconditioning, too, and while lifetimes and layers are computed at the end.
     with Counter(f"advise on {configuration.name}", "simulations of options") as counter:
         advised = try_options(
             configuration,

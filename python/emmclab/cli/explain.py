@@ -227,7 +227,7 @@ class _DeviceShare(TypedDict):
 
 
 class _ExplainedTrace(TypedDict):
-    """What is known of a trace: its file and format, header, ledger, clock, activity, devices and columns."""
+    """Description of a trace: its file and format, header, ledger, clock, activity, devices and columns."""
 
     file: str
     digest: str | None

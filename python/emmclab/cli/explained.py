@@ -162,7 +162,7 @@ def explain_option(rows: Sequence[OptionMeaning], as_json: bool) -> None:
 
 
 def explain_named(rows: Sequence[Meaning], as_json: bool) -> None:
-    """Print settings and fields by name: each in full where it is one, else a table."""
+    """Print settings and fields: a single one in full, several as a table."""
     if as_json:
         print_json(rows)
         return

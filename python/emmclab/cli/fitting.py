@@ -13,7 +13,7 @@ from rich.measure import Measurement
 from rich.table import Column, Table
 from rich.text import Text
 
-#: Longest word that a column keeps in one line, in characters; longer words are broken.
+#: Length of the longest word that is not broken, in characters.
 _LONGEST_WORD = 36
 #: Least width of a column whose names are broken over several lines, in characters.
 _LEAST_NAME = 16

@@ -220,7 +220,7 @@ def _chosen(traces: list[Path] | None, demo: bool) -> list[Path]:
 def _profiles(
     traces: list[Path], together: bool, jobs: int, reading: Reading, single: bool, **measures: Any
 ) -> list[_Profiled]:
-    """Profile each trace, or all as one; `single` refuses several."""
+    """Profile each trace, or all as one; with `single`, several are an error."""
     traces = traces if together else once(traces)
     in_parts = [] if together else [path for path in traces if path.is_dir() or is_sliced(path, jobs)]
     sources = distinct([reading.open(path) for path in traces if path not in in_parts])

@@ -20,7 +20,7 @@ _OPTIONS = {"emmc": "--ext-csd", "ufs": "--ufs"}
 
 
 def explain_registers(found: Registers, as_json: bool) -> None:
-    """Print what a device is and can do, and how worn it is."""
+    """Print the identity, the capabilities and the wear of a device, from its registers."""
     if as_json:
         print_json(
             {

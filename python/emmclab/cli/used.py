@@ -1,4 +1,4 @@
-"""`--used`: a device as a phone has used it, whose daily writes may come from the traces or from a fleet."""
+"""`--used`: a device as used by a phone; its daily writes may be derived from the traces or a fleet."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ class Control:
     """Answers `status`, `cut`, `restore`, `set` and `stop` on a unix socket that only this user can reach."""
 
     def __init__(self, live: Any, path: Path, stop: Callable[[], None]) -> None:
-        """Listen at `path`; `stop` is called where the end is asked for.
+        """Listen on a socket at `path`; `stop` is called when a client requests the end.
 
         Raises:
             ConfigError: the path is taken, or its folder is open to others.
@@ -100,7 +100,7 @@ class Control:
             return {"ok": False, "error": str(error), "hint": error.hint}
         except (ValueError, RecursionError):
             return {"ok": False, "error": "the line is not JSON", "hint": 'send {"command": "status"}'}
-        except Exception as error:  # A bug of one command; the socket goes on answering the others.
+        except Exception as error:  # A bug in one command; the socket continues to answer other commands.
             return {"ok": False, "error": f"this is a bug in emmclab ({type(error).__name__}: {error})"}
         return {"ok": True}
 

@@ -264,7 +264,7 @@ class LiveDevice:
         self._live.restore()
 
     def set(self, key: str, value: str) -> None:
-        """Change a setting of the running device, one of `CHANGING`: a time, a limit, a lie; or the `clock`.
+        """Change a setting of the running device: the `clock`, or one of `CHANGING`, such as a time or limit.
 
         The result names each change with its time, in `setting_changes`.
 

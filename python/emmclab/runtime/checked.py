@@ -1,4 +1,4 @@
-"""JSON with its own SHA-256, for data kept from run to run, so that damage is detected."""
+"""JSON with its own SHA-256, for data stored between runs, so that damage is detected."""
 
 from __future__ import annotations
 

@@ -112,7 +112,7 @@ class _Worker:
     process: Any
     pipe: Connection
     tasks: deque[Any] = field(default_factory=deque)
-    #: The task that was given to it last.
+    #: The last task that the worker was given.
     last: Any = None
     #: Whether the worker has started and accepts tasks.
     is_ready: bool = False

@@ -117,7 +117,7 @@ class TableFile:
         return self.made
 
 
-#: Minimum buffer for a line that is given to DuckDB, bytes.
+#: Minimum buffer for a line that DuckDB reads, bytes.
 _LEAST_BUFFER = 1 << 20
 
 
