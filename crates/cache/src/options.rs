@@ -116,7 +116,7 @@ impl CacheOptions {
         }
         if self.sizes_kb.is_empty() {
             return Err(
-                Error::new(Kind::Config, "there is no cache size to simulate").hint("name one, as 16MB")
+                Error::new(Kind::Config, "there is no cache size to simulate").hint("name one, for example 16MB")
             );
         }
         let mut sizes: Vec<u64> = self.sizes_kb.iter().map(|kb| kb / PAGE_KB).collect();

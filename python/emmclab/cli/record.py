@@ -28,7 +28,7 @@ from emmclab.traces.recorded_registers import recorded_devices
 #: Longest wait for a batch; how soon an end is noticed, seconds.
 _WAIT_S = 0.1
 _LINE_S = 5.0
-#: What has to stay free where the trace is written: more than the part of the file that is still in memory.
+#: Space that must remain free on the file system of the trace: more than the part of the file in memory.
 _RESERVE_BYTES = 64 << 20
 
 

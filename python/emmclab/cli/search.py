@@ -137,7 +137,7 @@ def search(
 
 
 def _inputs(found: Found) -> list[InputRecord]:
-    """Return the file of the study and its recorded inputs, as results name what they were made of."""
+    """Return records of the file of the study and of its recorded traces, for the provenance of results."""
     from emmclab.studies.bundled import bundled
 
     study = found.study
