@@ -164,7 +164,7 @@ def test_a_length_that_is_none_is_refused(value: str, forward: Path, tmp_path: P
         assert (done.returncode, done.stdout) == (2, ""), done.stderr
         named = f"`--mend-clock`: `{value}`: is not" if value else "`--mend-clock`: is not"
         assert named in done.stderr
-        assert "hint: give 1ms or more, as 90s, 30min, 1h or 2d" in done.stderr
+        assert "hint: give 1ms or more, for example 90s, 30min, 1h or 2d" in done.stderr
     assert not out.exists()
     if value[:1].isdigit():
         assert f"`{value}`" in emmclab("profile", "--mend-clock", value, forward).stderr

@@ -200,7 +200,7 @@ def test_a_machine_that_cannot_serve_is_told_before_anything_runs(
     [
         ("scale = 0.5", "scale = 2", "live.scale"),
         ("kb = [4, 64]", 'kb = ["4; rm"]', "is not a number or a word"),
-        ("blocks = 64", '"a-b" = 64', "is not a name of a variable"),
+        ("blocks = 64", '"a-b" = 64', "is not a valid name of a variable"),
         ("blocks = 64", 'blocks = "many"', "wrong type"),
         ('"Copy 4", "Copy 64"', '"Copy 5"', "no program `Copy 5`"),
         ('modes = ["live"]', 'modes = ["live", "open"]', "has no other"),

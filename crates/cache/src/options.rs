@@ -115,9 +115,8 @@ impl CacheOptions {
                 .hint("give a multiple of 4 KB, up to 64 TB"));
         }
         if self.sizes_kb.is_empty() {
-            return Err(
-                Error::new(Kind::Config, "there is no cache size to simulate").hint("name one, as 16MB")
-            );
+            return Err(Error::new(Kind::Config, "there is no cache size to simulate")
+                .hint("name one, for example 16MB"));
         }
         let mut sizes: Vec<u64> = self.sizes_kb.iter().map(|kb| kb / PAGE_KB).collect();
         sizes.sort_unstable();

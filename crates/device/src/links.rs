@@ -119,7 +119,7 @@ impl<T: Copy> Links<T> {
         }
     }
 
-    /// Places of a list from the oldest to the newest.
+    /// The values of a list, by their indices, from the oldest to the newest.
     pub fn places(&self, list: List) -> impl Iterator<Item = u32> + '_ {
         let next = |place: u32| (place != NONE).then_some(place);
         std::iter::successors(next(list.oldest), move |place| next(self.nodes[*place as usize].newer))

@@ -108,14 +108,14 @@ fn build(table: &Table, below: &Below) -> Result<Box<dyn Layer>> {
     if !alone && below.second.is_none() {
         return refuse(
             "layer `pair`: there is no second device".to_owned(),
-            "name one, as --device2 sdcard; --set pair.routing=internal is the device alone",
+            "name one, for example --device2 sdcard; --set pair.routing=internal is the device alone",
         );
     }
     let chunk = given.chunk;
     if chunk.0 == 0 || !chunk.0.is_multiple_of(4096) {
         return refuse(
             format!("layer `pair`: `chunk` is {chunk}; it must be a multiple of 4KB"),
-            "give one, as --set pair.chunk=64KB",
+            "give one, for example --set pair.chunk=64KB",
         );
     }
     let stripes = Stripes(chunk.sectors());

@@ -99,7 +99,7 @@ impl RunLog {
             Some(second) if !Rules::of(second).write_through => {
                 return Err(refused(
                     "the second device has a cache",
-                    "name one without, as --device2 pcm-16mb",
+                    "name one without, for example --device2 pcm-16mb",
                 ));
             }
             Some(_) if rules.fifo => {

@@ -145,7 +145,7 @@ impl PyPolicy {
                     answer.repr()?.to_string_lossy()
                 );
                 let error = Error::new(Kind::Config, problem)
-                    .hint("return a number out of view.full_blocks, or None for nothing");
+                    .hint("return a block number from view.full_blocks, or None to collect nothing");
                 Err(to_python(py, &error))
             }
         }

@@ -13,7 +13,7 @@ use std::time::Duration;
 use emmclab_base::{Error, Kind, Result, interrupt};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
-/// Interval in which it is checked whether the caller was interrupted.
+/// Time between two checks whether the caller was interrupted.
 const POLL: Duration = Duration::from_millis(50);
 /// How long a process has to end after each signal.
 const GRACE: Duration = Duration::from_secs(5);

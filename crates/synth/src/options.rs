@@ -43,7 +43,7 @@ pub(crate) struct Totals {
     pub waiting: u64,
 }
 
-/// Longest trace and largest number of requests: with them, sums stay within 64 bits.
+/// Limits of the length of a trace and of the number of requests, so that sums fit into 64 bits.
 const LONGEST_NS: u64 = 1 << 60;
 const MOST_REQUESTS: u64 = 1 << 40;
 

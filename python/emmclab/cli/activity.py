@@ -13,7 +13,7 @@ def show_activity(console: Console, activity: Activity) -> None:
     """Print the activity that was recorded besides the requests, such as journal commits."""
     for part in activity_tables({**activity, "journals": []}):
         show_table(console, part)
-    # A line each: mostly there is one.
+    # One line per journal; usually there is only one.
     for row in activity.get("journals", []):
         parts = f"{row['commits']:,} commits, {row['blocks']:,} blocks, {row['handles']:,} handles"
         console.print(f"journal of {row['device']}: {parts}", markup=False)

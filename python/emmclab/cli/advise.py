@@ -86,7 +86,7 @@ def advise(
         bool,
         typer.Option(
             "--new",
-            help="Simulate new (empty) devices, as --precondition none: faster, but garbage collection "
+            help="Simulate new (empty) devices, like --precondition none: faster, but garbage collection "
             "never runs.",
         ),
     ] = False,

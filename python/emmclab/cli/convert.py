@@ -59,7 +59,10 @@ def convert(
         str | None,
         typer.Option(
             metavar="TIMES",
-            help="Times at which several traces begin, in their order, as `0s,10s,2m`; all at 0 by default.",
+            help=(
+                "Times at which several traces begin, in their order, for example "
+                "`0s,10s,2m`; all at 0 by default."
+            ),
         ),
     ] = None,
     reading: Reading,
@@ -110,7 +113,7 @@ def _places(traces: list[Path], named: Path | None) -> tuple[list[Path], Path]:
             "the output file is missing" if missing else f"which of these {len(traces)} files is the output?",
             kind="config",
             field="--output",
-            hint=f"name it, as `emmclab convert {traces[0]} out.parquet`"
+            hint=f"name it, for example `emmclab convert {traces[0]} out.parquet`"
             if missing
             else "name it by `-o OUT`; all other files are then interleaved as one trace",
         )

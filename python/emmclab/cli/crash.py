@@ -200,7 +200,11 @@ def crash(
     jobs: Annotated[int, option("Processes; 0 for one per processor.", _STATES, metavar="N", min=0)] = 0,
     shard: Annotated[
         str,
-        option("Only this part of the states, as 3/16; parts are counted from 1.", _STATES, metavar="I/N"),
+        option(
+            "Only this part of the states, for example 3/16; parts are counted from 1.",
+            _STATES,
+            metavar="I/N",
+        ),
     ] = "1/1",
     log: Annotated[
         Path | None,
@@ -225,7 +229,7 @@ def crash(
     against: Annotated[
         str | None,
         option(
-            "Options in which a second run differs, as '--set cache.lies=flush' or '--mount-options "
+            "Options in which a second run differs, for example '--set cache.lies=flush' or '--mount-options "
             "nobarrier': which of both loses data at more cuts, and whether that is chance.",
             _RUN,
             metavar="OPTIONS",

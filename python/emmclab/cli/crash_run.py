@@ -131,7 +131,7 @@ def recorded(asked: Asked) -> tuple[Options, list[Kept]]:
             "the device is missing",
             kind="config",
             field="device",
-            hint="name one, as --device emmc51-cache",
+            hint="name one, for example --device emmc51-cache",
         )
     chosen = Workload(
         asked.workload or "", tuple(asked.command or ()), asked.operations, asked.seed, asked.timeout

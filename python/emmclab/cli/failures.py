@@ -61,7 +61,9 @@ def run(command: Callable[..., Any], arguments: list[str]) -> int:
             raise KeyboardInterrupt
         sys.stdout.flush()
         if closed is not None and closed.lost:
-            _report("the standard output is closed", "redirect it, as `> result.txt` or `> /dev/null`")
+            _report(
+                "the standard output is closed", "redirect it, for example `> result.txt` or `> /dev/null`"
+            )
             return FAILED_RUN
         return code if isinstance(code, int) else 0
     except (ClosedPipe, BrokenPipeError):

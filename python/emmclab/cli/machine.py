@@ -23,7 +23,9 @@ Device = Annotated[
 ]
 Duration = Annotated[
     str | None,
-    typer.Option(metavar="TIME", help="Stop after this time, as 60s, 10m or 2h; default: at Ctrl-C."),
+    typer.Option(
+        metavar="TIME", help=("Stop after this time, for example 60s, 10m or 2h; default: at Ctrl-C.")
+    ),
 ]
 Ssh = Annotated[
     str | None, typer.Option(metavar="USER@HOST", help="Record that machine; nothing is written there.")

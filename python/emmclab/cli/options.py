@@ -83,7 +83,10 @@ Columns = Annotated[
     str | None,
     typer.Option(
         metavar="A,B,...",
-        help="Columns of a generic CSV in order, as `arrival,op,sector,sectors`; default: its heading.",
+        help=(
+            "Columns of a generic CSV in order, for example "
+            "`arrival,op,sector,sectors`; default: its heading."
+        ),
         rich_help_panel="Reading",
     ),
 ]
@@ -119,7 +122,8 @@ MendClock = Annotated[
     typer.Option(
         metavar="[LENGTH]",
         help="Cut clock jumps and pauses of the recording to the median gap, and move the requests after a "
-        "backward jump to the end of those before it. With a length, as 1h: cut longer gaps, in one pass.",
+        "backward jump to the end of those before it. With a length, for "
+        "example 1h: cut longer gaps, in one pass.",
         rich_help_panel="Reading",
     ),
 ]
@@ -141,7 +145,8 @@ Bin = Annotated[
     str | None,
     typer.Option(
         metavar="WIDTH",
-        help="Width of the bins of time, as 1s or 100ms; doubled if there would be more than 16,384. "
+        help="Width of the bins of time, for example 1s or 100ms; doubled if there would be more than "
+        "16,384. "
         "Default: at most 256 bins.",
     ),
 ]
@@ -166,7 +171,7 @@ Only = Annotated[
     list[str] | None,
     typer.Option(
         metavar="KEY=VALUE,...",
-        help="Select these requests, as `device=8,0`, `process=kworker/*|fio`, `pid=71`, `op=read`, "
+        help="Select these requests, for example `device=8,0`, `process=kworker/*|fio`, `pid=71`, `op=read`, "
         "`from=10s,to=2m30s` (from the first arrival); several conditions must all hold.",
         rich_help_panel="Reading",
     ),
@@ -235,7 +240,7 @@ def listed(text: str, what: str, option: str, example: str) -> list[str]:
     """
     names = once(between_commas(text, option))
     if not names:
-        hint = f"name some, as `{option} {example}`"
+        hint = f"name some, for example `{option} {example}`"
         raise ConfigError(f"there is no {what}", kind="config", field=option, hint=hint)
     return names
 

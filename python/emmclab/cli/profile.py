@@ -58,7 +58,7 @@ class Caches:
         str | None,
         typer.Option(
             metavar="SIZE,...",
-            help="Sizes of the caches, as 512KB,16MB,1GB; default: powers of two from 1 MB to 4 GB.",
+            help="Sizes of the caches, for example 512KB,16MB,1GB; default: powers of two from 1 MB to 4 GB.",
             rich_help_panel="Caches",
         ),
     ] = None
@@ -207,7 +207,7 @@ def _chosen(traces: list[Path] | None, demo: bool) -> list[Path]:
             "no trace is given",
             kind="config",
             field="TRACE",
-            hint="name a file, as `emmclab profile trace.txt`; `--demo` profiles the included traces",
+            hint="name a file, as in `emmclab profile trace.txt`; `--demo` profiles the included traces",
         )
     if paths := bundled():
         return paths
@@ -231,7 +231,7 @@ def _profiles(
         note_parts([path for path in traces if not path.is_dir()] if len(sources) > 1 else [])
     if single and len(sources) + len(in_parts) != 1:
         raise ConfigError(
-            "`--against` compares one trace",
+            "`--against` accepts only one trace",
             kind="config",
             field="--against",
             hint="name one trace, or use --compare for tables of several",

@@ -28,7 +28,7 @@ from emmclab.traces.recorded_registers import recorded_devices
 #: Maximum wait for a batch, and so the delay until an end is noticed, seconds.
 _WAIT_S = 0.1
 _LINE_S = 5.0
-#: Minimum free space on the disk of the trace: more than the part of the file that is still in memory.
+#: Space that must remain free on the file system of the trace: more than the part of the file in memory.
 _RESERVE_BYTES = 64 << 20
 
 

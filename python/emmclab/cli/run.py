@@ -66,7 +66,10 @@ def run(
         str | None,
         typer.Option(
             metavar="K/N",
-            help="Run only this part of the cells, from 1, as 3/16; `emmclab collect` joins the parts.",
+            help=(
+                "Run only this part of the cells, from 1, for example 3/16; "
+                "`emmclab collect` joins the parts."
+            ),
             rich_help_panel="Running",
         ),
     ] = None,

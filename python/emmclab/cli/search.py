@@ -135,7 +135,7 @@ def search(
 
 
 def _inputs(found: Found) -> list[InputRecord]:
-    """Return the file of the study and its recorded inputs, in the form that results use for inputs."""
+    """Return records of the file of the study and of its recorded traces, for the provenance of results."""
     from emmclab.studies.bundled import bundled
 
     study = found.study

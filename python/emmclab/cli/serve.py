@@ -300,7 +300,7 @@ def _check_recovery(
     """Reject options that a recovery does not support."""
     problem = None
     if image is None or not image.exists():
-        problem, hint = "the image to recover is missing", "name it, as --image disk.img"
+        problem, hint = "the image to recover is missing", "name it, for example --image disk.img"
     elif not layers:
         problem, hint = "an image without layers needs no recovery", "name the layers that it was made with"
     elif command or mkfs or mount:

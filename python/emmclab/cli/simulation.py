@@ -52,7 +52,7 @@ Settings = Annotated[
         "--set",
         metavar="KEY=VALUE",
         autocompletion=setting_names,
-        help="Change a setting, as `timing.parallelism=both`; `emmclab explain DEVICE` lists them.",
+        help="Change a setting, for example `timing.parallelism=both`; `emmclab explain DEVICE` lists them.",
         rich_help_panel="Device",
     ),
 ]
@@ -61,7 +61,7 @@ Capacity = Annotated[
     typer.Option(
         "--capacity",
         metavar="SIZE",
-        help="Scale the device to this capacity, as 128GB: blocks in proportion; 1 GB is 1,024 MB.",
+        help="Scale the device to this capacity, for example 128GB: blocks in proportion; 1 GB is 1,024 MB.",
         rich_help_panel="Device",
     ),
 ]

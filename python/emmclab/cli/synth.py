@@ -145,7 +145,7 @@ def synth(
             "`--output` is missing: the file for the trace has no name",
             kind="config",
             field="--output",
-            hint="name it, as `-o trace.parquet`",
+            hint="name it, for example `-o trace.parquet`",
         )
     to_stdout(output, as_json)
     trace = fio_jobs(fio, seed, requests=requests) if fio is not None else _of_one_kind(given, seed, requests)
@@ -166,14 +166,14 @@ def _of_model(
             "the workload is missing",
             kind="config",
             field="NAME",
-            hint="name one, as `emmclab synth Messaging trace.parquet`; `emmclab synth` lists them",
+            hint="name one, for example `emmclab synth Messaging trace.parquet`; `emmclab synth` lists them",
         )
     if out is None:
         raise ConfigError(
             "the output file is missing",
             kind="config",
             field="OUT",
-            hint=f"name it, as `emmclab synth {name} trace.parquet`",
+            hint=f"name it, for example `emmclab synth {name} trace.parquet`",
         )
     seed, requests, duration, rate_pct = extent
     if duration is not None and not 0 < duration < 1e9:
@@ -230,7 +230,7 @@ def _of_one_kind(given: Mapping[str, Any], seed: int, requests: int | None) -> T
             "`--requests` is missing: nothing else ends the trace",
             kind="config",
             field="--requests",
-            hint="give it, as `--requests 100000`",
+            hint="give it, for example `--requests 100000`",
         )
     figures = dict(given)
     for key in ("size", "span"):

@@ -40,7 +40,9 @@ def register(app: typer.Typer) -> None:
 
 def top(
     *,
-    interval: Annotated[str, typer.Option(metavar="TIME", help="Time of one view, as 2s or 500ms.")] = "1s",
+    interval: Annotated[
+        str, typer.Option(metavar="TIME", help="Time of one view, for example 2s or 500ms.")
+    ] = "1s",
     duration: Duration = None,
     once: Annotated[bool, typer.Option("--once", help="Stop after one view.")] = False,
     machine: Machine,

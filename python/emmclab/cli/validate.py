@@ -50,7 +50,7 @@ def validate(
         typer.Option(
             *DEVICE_OPTION,
             metavar="A,B,...",
-            help="Also judge these devices as they are: presets or TOML files.",
+            help="Also validate these devices, without a calibration: presets or TOML files.",
             autocompletion=several(device_names),
             rich_help_panel="Device",
         ),

@@ -37,7 +37,7 @@ class RecordedWorkload(TypedDict):
 
 
 class Made(TypedDict, total=False):
-    """How a run was recorded; empty for a log from elsewhere."""
+    """How a run was recorded; empty for a log that was given as a file, such as one of dm-log-writes."""
 
     device: str
     layers: list[str]

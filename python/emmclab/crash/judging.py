@@ -269,7 +269,7 @@ class Judge:
         return Taken.of(files, self._check.wanted(lines), self._check.folder(lines))
 
     def _by_command(self, folder: Path, lines: Sequence[str]) -> Lost | None:
-        """Run the user's check in the mounted folder; `EMMCLAB_ACKNOWLEDGED` names a file of the lines."""
+        """Run the user's check in the mounted folder; `EMMCLAB_ACKNOWLEDGED` has the acknowledged lines."""
         told = self._mounts.image.with_name("acknowledged")
         told.write_text("".join(f"{line}\n" for line in lines))
         try:

@@ -16,7 +16,7 @@ from emmclab.crash.recording import MOUNTED
 
 #: Maximum number of states that are judged to minimise one finding.
 _MOST_TRIES = 400
-#: Number of moments before a cut in which an earlier one is searched.
+#: Number of moments before a cut that are searched for an earlier cut with the same finding.
 _BEFORE = 64
 
 

@@ -50,8 +50,8 @@ def fitted_note(result: Result) -> str:
     if not any(result.fields["trace"] in Fitted.of(device["settings"]).sources for device in devices[:1]):
         return ""
     return (
-        f"{result.fields['device']} was fitted to this trace: "
-        "that they agree in the mean does not test the preset"
+        f"{result.fields['device']} was fitted to this trace, so an "
+        "agreement of the means says nothing about the accuracy of the preset"
     )
 
 

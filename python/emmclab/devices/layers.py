@@ -57,7 +57,10 @@ def stacks(given: Sequence[str]) -> list[list[str]]:
     for text in given:
         names = [name.strip() for name in text.split("+")]
         if "" in names or (len(names) > 1 and "none" in names):
-            hint = "put + between names and commas between stacks, as `none,journal:delta,pass-through+advil`"
+            hint = (
+                "put + between names and commas between stacks, for example "
+                "`none,journal:delta,pass-through+advil`"
+            )
             raise ConfigError(f"`{text}` is not a stack of layers", kind="config", field="layers", hint=hint)
         found.append([] if names == ["none"] else names)
     return once(found)

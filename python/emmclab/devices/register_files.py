@@ -189,7 +189,7 @@ def _damaged(source: Path, error: Exception) -> FormatError:
         f"{source}: the archive is damaged: {error}",
         kind="syntax",
         file=str(source),
-        hint="pack the folder again, as `tar -cf ufs.tar --ignore-failed-read -C FOLDER .`",
+        hint="pack the folder again, for example `tar -cf ufs.tar --ignore-failed-read -C FOLDER .`",
     )
 
 

@@ -19,7 +19,7 @@ _IN_WORDS = 2
 
 
 class ResultField(NamedTuple):
-    """A field; `path` names its groups, as `response.read.p99_ms`."""
+    """A field; `path` names its groups, for example `response.read.p99_ms`."""
 
     path: str
     unit: str

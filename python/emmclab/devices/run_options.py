@@ -126,7 +126,7 @@ class OptionsOfAnyLayers(TypedDict, total=False):
         int,
         RunOption(
             1,
-            "Seed of everything random: preconditioning, wake-up times, choices of collection.",
+            "Seed of all random choices: preconditioning, wake-up times, victims of garbage collection.",
             least=0,
             metavar="N",
         ),
@@ -189,7 +189,8 @@ class OptionsOfAnyLayers(TypedDict, total=False):
         Iterable[float] | str | None,
         RunOption(
             None,
-            "Percentiles of response times instead of the usual ones, above 0 to 100, as 50,90,99,99.9; "
+            "Percentiles of response times instead of the usual ones, above 0 "
+            "to 100, for example 50,90,99,99.9; "
             "within 0.1 %.",
             metavar="P,P,...",
             panel=None,
@@ -260,7 +261,7 @@ class RunOptions(OptionsOfAnyLayers, total=False):
     ]
     layer_settings: Annotated[
         Mapping[str, Setting] | None,
-        RunOption(None, "Settings of the layers, as `advil.reserved`.", panel="Layers", option=None),
+        RunOption(None, "Settings of the layers, for example `advil.reserved`.", panel="Layers", option=None),
     ]
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from statistics import NormalDist
 from typing import NamedTuple
 
-#: Maximum number of values in both sets for which the distribution of the rank sum is computed exactly.
+#: Maximum total number of values of both sets for which the distribution of the rank sum is exact.
 _MOST_EXACT = 60
 #: Maximum of Cliff's delta for each name of a size (Romano et al., 2006).
 _EFFECTS = ((0.147, "negligible"), (0.33, "small"), (0.474, "medium"), (1.0, "large"))

@@ -80,7 +80,7 @@ def serve(
     Args:
         device: the device, or the name of a preset or TOML file.
         layers: names of layers above it, the first on top; they recover after a cut of power.
-        layer_settings: their settings, as `{"advil.reserved": "256MiB"}`.
+        layer_settings: their settings, for example `{"advil.reserved": "256MiB"}`.
         nbd: unix socket of an NBD server; `auto` makes one in a temporary folder.
         tcp: loopback address of an NBD server, as `127.0.0.1:10809`.
         sdhci: vfio-user socket at which QEMU (10.1 or later) finds the device as an eMMC card behind an SD

@@ -174,7 +174,9 @@ def not_covered(summary: CrashSummary) -> list[str]:
     if tried["cuts"] < tried["moments"]:
         left.append(f"{tried['moments'] - tried['cuts']:,} moments (--cuts {tried['moments']})")
     if 10.0 ** min(tried["legal_log10"], 18.0) > tried["chosen"]:
-        left.append("the other states that the contract allows (--states with larger numbers, other seeds)")
+        left.append(
+            "other states that the contract allows (larger numbers in --states, other values of --seed)"
+        )
     if options["tear"] == "none":
         left.append("blocks of 4 KiB torn at 512 bytes (--tear sector)")
     if options["tear"] != "inside":

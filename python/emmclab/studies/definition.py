@@ -221,7 +221,7 @@ class Study:
                 f"{self.name} cuts no power",
                 kind="config",
                 field="scale",
-                hint="use it with a study of power cuts, as `emmclab run power-cuts`",
+                hint="use it with a study of power cuts, for example `emmclab run power-cuts`",
             )
         return replace(self, cuts=self.cuts.scaled(scale))
 

@@ -109,7 +109,7 @@ def _number(source: str, text: str) -> int:
             f"{source}: `{text}` is not a number of requests",
             kind="config",
             field="--requests",
-            hint="give 1 or more, as `--requests 4000`",
+            hint="give 1 or more, for example `--requests 4000`",
         )
     return int(text)
 

@@ -124,7 +124,9 @@ def read_programs(read: TomlTable) -> tuple[Program, ...]:
         axes = {key: tuple(values) for key, values in part.table("each", list).items()}
         for key in (*numbers, *axes):
             if not key.isidentifier():
-                raise part.fault("each", f"`{key}` is not a name of a variable", "use letters, digits and _")
+                raise part.fault(
+                    "each", f"`{key}` is not a valid name of a variable", "use letters, digits and _"
+                )
         for values in axes.values():
             for value in values:
                 if not (isinstance(value, int) or (isinstance(value, str) and value.isalnum())):

@@ -184,7 +184,7 @@ def _answer(database: duckdb.DuckDBPyConnection, sql: str, tables: list[str]) ->
                 "the query is empty",
                 kind="config",
                 field="SQL",
-                hint="give one, as `select * from runs limit 5`",
+                hint="give one, for example `select * from runs limit 5`",
             )
     return Answer(_interruptible(database, ask, tables), rows())
 

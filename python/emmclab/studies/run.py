@@ -62,7 +62,7 @@ class Shard:
                 f"`{text}` is not a shard",
                 kind="config",
                 field="--shard",
-                hint="write its number, counted from 1, and the number of shards, as 3/16",
+                hint="write its number, counted from 1, and the number of shards, for example 3/16",
             )
         return Shard(int(number), int(of))
 

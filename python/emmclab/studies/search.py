@@ -386,6 +386,6 @@ def require_objectives(minimize: Sequence[str], maximize: Sequence[str]) -> tupl
             "nothing to search for" if not names else "a figure is minimised and maximised",
             kind="config",
             field="--minimize",
-            hint="name a column of `runs`, as `--minimize mean_response_ms --minimize waf`",
+            hint="name a column of `runs`, for example `--minimize mean_response_ms --minimize waf`",
         )
     return found

@@ -68,7 +68,7 @@ def percentiles_of(values: Iterable[float] | str | None) -> list[float]:
                 f"`{part}` is not a percentile",
                 kind="config",
                 field="percentiles",
-                hint="give numbers above 0 and up to 100, as `50,90,99,99.9`",
+                hint="give numbers above 0 and up to 100, for example `50,90,99,99.9`",
             )
         found.add(percent)
     return sorted(found)
@@ -109,7 +109,7 @@ def bin_ns(width: str | float | None) -> int:
             f"`{width}` is not the width of a bin",
             kind="config",
             field="bin",
-            hint="give 1us to 1000h, a number with us, ms, s, m or h, as `100ms`",
+            hint="give 1us to 1000h, a number with us, ms, s, m or h, for example `100ms`",
         )
     return round(ns)
 
@@ -138,7 +138,7 @@ def cache_sizes_kb(sizes: Iterable[str | int] | str | None) -> list[int] | None:
                 f"`{part}` is not the size of a cache",
                 kind="config",
                 field="cache-sizes",
-                hint="give multiples of 4 KB up to 64 TB, as `512KB,16MB,1GB`",
+                hint="give multiples of 4 KB up to 64 TB, for example `512KB,16MB,1GB`",
             )
         found.append(size)
     return once(found)

@@ -172,7 +172,7 @@ def combine(traces: Sequence[Trace], *, offsets_s: Sequence[float] = ()) -> Trac
             f"there are {len(offsets_s)} start times for {len(traces)} traces",
             kind="config",
             field="--offset",
-            hint="give one for each trace in their order, as `0s,10s`",
+            hint="give one for each trace in their order, for example `0s,10s`",
         )
     refuse_pipes(traces, "combined with another")
     offsets = [round(seconds * 1e9) for seconds in offsets_s]

@@ -411,7 +411,7 @@ class Trace:
         return Trace(self.name, lambda: source().repeat(passes))
 
     def stored(self) -> _core.Reader:
-        """Open the trace as a stream of files; a generated one or one in memory gets a temporary file.
+        """Return a reader of the files of the trace. A trace in memory is first written to a temporary file.
 
         >>> from emmclab.traces.workload import Workload
         >>> Workload.preset("Music").trace().stored().next() is not None

@@ -105,7 +105,7 @@ pub fn learn(mut reader: impl BufRead, options: &LearnOptions) -> Result<Learned
     if !(options.cpu_factor > 0.0 && options.cpu_factor <= MOST_CPU_FACTOR) {
         return Err(Error::new(Kind::Config, "is not a CPU factor")
             .of_field("cpu_factor", 0, options.cpu_factor.to_string().as_bytes())
-            .hint("give a number above 0 and up to 1000, as 0.25 for a core four times as fast as one of 1 GHz of 2010"));
+            .hint("give a number above 0 and up to 1000, for example 0.25 for a core four times as fast as one of 1 GHz of 2010"));
     }
     let head = reader.fill_buf().map_err(|error| Error::new(Kind::Io, error.to_string()))?;
     let (mut strace, mut ftrace) = (Strace::new(&String::from_utf8_lossy(head)), Ftrace::default());

@@ -34,7 +34,7 @@ pub(crate) const STREAMS: usize = 4;
 pub enum Order {
     /// By the time at which they became full.
     Age,
-    /// By their valid units.
+    /// By their number of valid units.
     Valid,
 }
 

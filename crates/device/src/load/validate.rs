@@ -149,7 +149,7 @@ fn timing(settings: &Settings, faults: &mut Faults) {
     }
     let endless = !settings.interface.is_ufs();
     if controller.scheduling == Scheduling::ReadFirst && controller.queue_depth > 0 && endless {
-        faults.add("`controller.scheduling` = \"read_first\" selects among all waiting requests; set controller.queue_depth = 0");
+        faults.add("`controller.scheduling` = \"read_first\" needs a device that sees all waiting requests: set controller.queue_depth = 0 (no limit)");
     }
     if timing.cache_program && timing.write_complete == WriteComplete::Transferred {
         faults.add(

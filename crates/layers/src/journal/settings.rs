@@ -40,14 +40,14 @@ impl JournalSettings {
         let Some(segment) = u32::try_from(segment).ok().filter(|segment| *segment >= 4 * ALIGN) else {
             return fault(
                 format!("layer `journal`: a log of {} is too small or too large", self.log),
-                "use at least 128 KB, as --set journal.log=16MB",
+                "use at least 128 KB, for example --set journal.log=16MB",
             );
         };
         let area = Area { first: 0, segment };
         let Some(first) = below.main.checked_sub(area.sectors()).filter(|first| *first > 0) else {
             return fault(
                 format!("layer `journal`: its log of {} uses all of the device", self.log),
-                "use a smaller log, as --set journal.log=16MB",
+                "use a smaller log, for example --set journal.log=16MB",
             );
         };
         let first = first / u64::from(ALIGN) * u64::from(ALIGN);

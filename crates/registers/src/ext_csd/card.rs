@@ -139,7 +139,7 @@ impl Card {
         if text.len() != 32 {
             return Err(Error::new(
                 Kind::Truncated,
-                format!("has {} digits, and the register 32", text.len()),
+                format!("has {} digits, but the register has 32", text.len()),
             )
             .of_field(name, 0, text.as_bytes())
             .hint(HINT));

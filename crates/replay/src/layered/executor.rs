@@ -262,7 +262,7 @@ pub(crate) fn stacked(configs: &[LayerConfig], below: &Below) -> Result<Vec<Box<
     let uses_second = |layer: &dyn Layer| layer.areas().iter().any(|area| area.disk == 1);
     if below.second.is_some() && !layers.iter().any(|layer| uses_second(&**layer)) {
         return Err(Error::new(Kind::Config, "there is a second device, but no layer uses it")
-            .hint("let a layer use it, as --set advil.second_device=true"));
+            .hint("let a layer use it, for example --set advil.second_device=true"));
     }
     Ok(layers)
 }

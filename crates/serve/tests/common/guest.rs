@@ -63,13 +63,39 @@ impl Guest {
     }
 
     /// What the guest said until it switched itself off.
-    pub fn finish(mut self) -> String {
+    pub fn finish(mut self) -> Said {
         let deadline = Instant::now() + PATIENCE;
         while self.qemu.try_wait().unwrap().is_none() {
             assert!(Instant::now() < deadline, "the guest does not end");
             std::thread::sleep(Duration::from_millis(200));
         }
-        String::from_utf8_lossy(&fs::read(&self.console).unwrap()).into_owned()
+        Said(String::from_utf8_lossy(&fs::read(&self.console).unwrap()).into_owned())
+    }
+}
+
+/// The console of a guest. If the test fails, it is printed.
+pub struct Said(String);
+
+impl Said {
+    /// Whether the kernel of the guest crashed, which an emulated processor on a busy machine sometimes causes.
+    pub fn has_crashed(&self) -> bool {
+        ["Kernel panic - ", "Oops: ", "kernel BUG at ", "BUG: "].iter().any(|sign| self.contains(sign))
+    }
+}
+
+impl std::ops::Deref for Said {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Drop for Said {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("the guest said:\n{}", self.0);
+        }
     }
 }
 

@@ -51,7 +51,7 @@ impl Given {
     }
 
     pub fn bytes(&self) -> Result<u64> {
-        self.read(|text| bytes(text, self.base), "a number of bytes, as 4k or 1g")
+        self.read(|text| bytes(text, self.base), "a number of bytes, for example 4k or 1g")
     }
 
     pub fn number(&self) -> Result<u64> {
@@ -75,7 +75,7 @@ impl Given {
 
     /// A time in nanoseconds; a number alone counts units of `usual` ns.
     pub fn time(&self, usual: u64) -> Result<u64> {
-        self.read(|text| time(text, usual), "a time, as 10s or 500ms")
+        self.read(|text| time(text, usual), "a time, for example 10s or 500ms")
     }
 }
 
@@ -148,7 +148,7 @@ fn with_variables(given: &Given, value: &str, variable: &dyn Fn(&str) -> Option<
         };
         let Some(found) = variable(name) else {
             return Err(bad(format!("contains the variable `{name}`, which is not set"))
-                .hint(format!("set it, as `{name}=VALUE emmclab synth --fio ...`")));
+                .hint(format!("set it, for example `{name}=VALUE emmclab synth --fio ...`")));
         };
         out.push_str(&found);
         rest = after;

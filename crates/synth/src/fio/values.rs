@@ -137,8 +137,11 @@ pub(super) fn rates(given: &Given, is_bytes: bool) -> Result<[Option<Rate>; 3]> 
             part.parse().ok().map(Rate::RequestsPerSecond)
         }
     };
-    let what =
-        if is_bytes { "a number of bytes in a second, as 10m" } else { "a number of requests in a second" };
+    let what = if is_bytes {
+        "a number of bytes in a second, for example 10m"
+    } else {
+        "a number of requests in a second"
+    };
     // A rate of 0 is no limit.
     Ok(of_each(given, read, what)?.map(|rate| {
         rate.filter(|rate| !matches!(rate, Rate::BytesPerSecond(0) | Rate::RequestsPerSecond(0)))

@@ -46,7 +46,7 @@ impl MendClock {
             None => Err(Error::new(Kind::Config, "is not the length of a gap")
                 .of_field("--mend-clock", 0, text.as_bytes())
                 .hint(
-                    "give 1ms or more, as 90s, 30min, 1h or 2d, or `auto` to cut the jumps that are found",
+                    "give 1ms or more, for example 90s, 30min, 1h or 2d, or `auto` to cut the jumps that are found",
                 )),
         }
     }
@@ -67,7 +67,7 @@ pub(crate) struct Mender {
     mended: Vec<Request>,
 }
 
-/// Computes the shift of each time.
+/// Computes the shift of each timestamp.
 struct Shifts {
     /// Gaps longer than this are cut, in nanoseconds.
     limit_ns: u64,

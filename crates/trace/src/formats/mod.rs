@@ -180,7 +180,7 @@ pub(crate) fn open(path: &Path, options: &ReadOptions) -> Result<Opened> {
             "jumps are found in a first pass over the file, but a pipe is read once",
         )
         .of_field("--mend-clock", 0, b"auto")
-        .hint("name the length above which a gap is cut, as `--mend-clock 1h`, or write the trace to a file first"));
+        .hint("name the length above which a gap is cut, for example `--mend-clock 1h`, or write the trace to a file first"));
     }
     let (format, by) = match &options.format {
         Some(name) => (by_name(name, options.further)?, "--format"),

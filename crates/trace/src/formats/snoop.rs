@@ -271,7 +271,7 @@ impl Table {
                 TableColumn::End(unit) => row.end = Some(time(unit, "time")?),
                 TableColumn::Clock => {
                     let now = time_of_day(field.bytes).ok_or_else(|| {
-                        Error::new(Kind::Value, "is not a time of day, as 23:59:59.000").of_field(
+                        Error::new(Kind::Value, "is not a time of day such as 23:59:59.000").of_field(
                             "time",
                             field.column,
                             field.bytes,

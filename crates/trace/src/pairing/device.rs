@@ -84,7 +84,7 @@ impl Device {
         }
         self.lose_early(books);
         if stage == INSERTED && event.op == Op::Flush {
-            // The kernel's own flush, before its issue.
+            // A flush that the kernel itself generated: inserted, and not yet issued.
             books.counts.flushes += 1;
             return;
         }

@@ -95,5 +95,5 @@ pub(super) fn several_devices(devices: &Shares, names: &Names) -> Error {
         devices.words(names)
     );
     Error::new(Kind::Config, message)
-        .hint(format!("choose one device of the trace, as `--only device={first}`"))
+        .hint(format!("choose one device of the trace, for example `--only device={first}`"))
 }

@@ -67,8 +67,7 @@ impl Only {
                         }
                     }
                     _ => {
-                        let hint =
-                            "give one time since the first arrival of the trace, as 10s, 500ms or 2m30s";
+                        let hint = "give one time since the first arrival of the trace, for example 10s, 500ms or 2m30s";
                         let slot = if key == "from" { &mut times.0 } else { &mut times.1 };
                         if slot.replace(parse_duration(values).ok_or_else(|| wrong(hint))?).is_some() {
                             return Err(wrong(hint));

@@ -38,7 +38,7 @@ impl ReissueWindow {
         range.filter(|range| range.soonest < range.latest && range.latest <= LATEST).ok_or_else(|| {
             Error::new(Kind::Config, "is not a range of times")
                 .of_field(OPTION, 0, text.as_bytes())
-                .hint("write SOONEST-LATEST with units, at most 1s, as 0.5ms-3ms or 0-100ms")
+                .hint("write SOONEST-LATEST with units, at most 1s, for example 0.5ms-3ms or 0-100ms")
         })
     }
 

@@ -84,7 +84,7 @@ def learn(
             "`learn` needs an output file",
             kind="config",
             field="--output",
-            hint="name it, as `-o my-app.toml`, or `-o -` for stdout",
+            hint="name it, for example `-o my-app.toml`, or `-o -` for stdout",
         )
     folders = _folders(partitions)
     with Meter(f"learning from {recording}"):

@@ -39,8 +39,8 @@ def render(results: Results, judged: Sequence[Claim], drawn: Sequence[Drawing]) 
             "host's do not count.",
             "Direct I/O of one request at a time depends on nothing else, but for the file system's own "
             "commits; Postmark and SQLite depend on when the kernel of the host writes back, so their "
-            "figures differ from run to run. Here the layers keep what they need to recover after a loss of "
-            "power; the paper's did not.",
+            "figures differ from run to run. Unlike those of the paper, the layers also write the metadata "
+            "that they need to recover after a loss of power.",
         ],
         facts=_facts(runs),
         labels=[VARIANTS[grid] for grid in _LAYERS],

@@ -53,9 +53,10 @@ def advil_postmark(results: Results) -> Measurement:
     note = (
         f"Postmark wrote {bare['bytes_written'] / 2**20:,.0f} MB in requests of "
         f"{bare['bytes_written'] / 1024 / max(bare['write'], 1):,.0f} KB on average: the kernel of this host "
-        "merges what the page cache holds, and its 5 s between commits pass on the host's clock, not on the "
-        "device's; how much that matters was not measured. The layers keep what they need to recover, which "
-        "the paper's did not."
+        "merges writes in its page cache, and commits every 5 s of the host's time, not of simulated time; "
+        "the effect of this was not measured. Unlike those of the paper, the "
+        "layers also write the metadata that "
+        "they need for recovery."
     )
     return Measurement(f"{gain:.2f}x", {"gain": gain}, f"{note} {_beside(results, ['Postmark'])}")
 
@@ -67,8 +68,8 @@ def advil_sequential(results: Results) -> Measurement:
     return Measurement(
         f"{gain:.3f}x",
         {"gain": gain},
-        "A served layer takes no simulated time itself; what is tested is that the file system's own writes "
-        "beside the file do not make Advil log or move much.",
+        "A served layer adds no simulated time of its own. This tests that the metadata writes of the file "
+        "system, next to the data of the file, do not make Advil log or move much.",
     )
 
 

@@ -129,8 +129,9 @@ def card_beside(results: Results) -> Measurement:
     return Measurement(
         f"slower with {'; '.join(parts)}",
         {"slower_pct": 100 * slower / total},
-        "A request is slower on a card that takes longer for it than the phone's eMMC; a card helps where "
-        "it is as fast for what it is sent, or where requests queue up behind each other.",
+        "A request is slower on the card if the card takes longer for it than the phone's eMMC. A card helps "
+        "if it serves the requests routed to it as fast as the eMMC would, or if requests would otherwise "
+        "queue.",
     )
 
 

@@ -79,7 +79,7 @@ pub(super) fn moved(time: u64, shift: i64) -> Result<u64> {
         .and_then(|time| time.checked_add(shift))
         .and_then(|time| u64::try_from(time).ok());
     moved.ok_or_else(|| {
-        Error::new(Kind::Value, "is not a time after the start of the machine")
+        Error::new(Kind::Value, "is before the machine was booted, or out of range")
             .of_field("timestamp", 0, time.to_string().as_bytes())
             .hint("copy or record the file again: it is damaged")
     })

@@ -41,7 +41,11 @@ pub(super) fn next_packet(input: &mut impl Read, content: &mut Vec<u8>) -> Resul
     };
     let Some((key, length)) = key_and_length(input).map_err(cut)? else { return Ok(false) };
     if key != PACKET || length > LARGEST_PACKET {
-        let problem = if key == PACKET { "a packet's length is absurd" } else { "this is not a packet" };
+        let problem = if key == PACKET {
+            format!("a packet has {length} bytes, but at most {LARGEST_PACKET} are allowed")
+        } else {
+            "this is not a packet".to_owned()
+        };
         return Err(Error::new(Kind::Syntax, problem).hint("the file is damaged, or not a Perfetto trace"));
     }
     content.clear();

@@ -3,7 +3,8 @@
 use super::segment::{Bits, GROUP, Point, Segment, ends, learn, set, without};
 use super::segments::Segments;
 
-/// The conflict resolution buffer: which approximate segment describes a unit. A unit belongs to one segment, identified by its first unit.
+/// The conflict resolution buffer: which approximate segment describes a unit. Each unit belongs to one segment, which is
+/// identified by the first unit of the segment.
 #[derive(Clone)]
 struct Owners {
     owned: Bits,
