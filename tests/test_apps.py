@@ -245,7 +245,7 @@ def test_a_deadlock_names_the_threads(small: Path) -> None:
         (("run", "email", "maps"), "(maps)"),
         (("run", "emial"), "there is no application `emial`"),
         (("run", "email", "--network", "3g"), "has no network `3g`"),
-        (("run", "email", "--network", "wifi,usb"), "one device and one network"),
+        (("run", "email", "--network", "wifi,usb"), "one application on one device with one network"),
         (("run", "email", "--host", "nexus"), "there is no host `nexus`"),
         (("run", "email", "--device", "small-1gb", "--capacity", "64MB"), "too small"),
         (("run", "email", "--what-if", "seek"), "is not KEY=VALUE"),

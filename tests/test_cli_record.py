@@ -182,7 +182,7 @@ def test_without_a_device_it_says_what_it_takes_and_why(loop: str, tmp_path: Pat
     # This loop device is not part of anything that is mounted.
     taken, _, why = done.stderr.partition("(")
     assert done.returncode == 0 and name not in taken.split(), done.stderr
-    assert "every disk but" in why and name in why and "--device takes others" in why
+    assert "every disk but" in why and name in why and "choose others with --device" in why
 
 
 def test_a_recording_is_told_apart_from_a_file_that_was_read(loop: str, tmp_path: Path) -> None:

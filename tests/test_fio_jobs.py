@@ -190,4 +190,4 @@ def test_the_output_of_a_job_or_of_requests_of_one_kind_may_stand_by_itself(tmp_
         made = emmclab("synth", *words, "made.parquet", cwd=tmp_path)
         assert made.returncode == 0 and made.stderr.startswith("made.parquet: "), made.stderr
     refused = emmclab("synth", "--fio", "job.fio", "Facebook", "-o", "made.parquet", cwd=tmp_path)
-    assert "--fio says what the trace is made of, and so does `Facebook`" in refused.stderr
+    assert "both --fio and `Facebook` specify the workload of the trace" in refused.stderr
