@@ -88,17 +88,13 @@ def _add_scheme(device: Path, page: str) -> None:
 def _add_figure(copy: Path, page: str) -> None:
     field, event, test, result, filled = _blocks(page, "rust")
     counters = copy / "crates" / "device" / "src" / "counters.rs"
-    before = "    /// Of these, while the device was idle.\n    pub gc_idle_count: u64,\n"
+    before = "    pub gc_idle_count: u64,\n"
     _replace(counters, before, f"{before}{field}")
     begin = "    fn gc_started(&mut self, event: &GcStarted) {\n"
     _replace(counters, begin, f"{begin}{event}")
     counters.write_text(f"{counters.read_text()}\n{test}")
     group = copy / "crates" / "replay" / "src" / "result" / "ftl.rs"
-    _replace(
-        group,
-        "    /// Requests that interrupted idle collection.\n",
-        f"{result}    /// Requests that interrupted idle collection.\n",
-    )
+    _replace(group, "    pub interruptions: u64,\n", f"    pub interruptions: u64,\n{result}")
     _replace(group, "            interruptions: counters", f"{filled}            interruptions: counters")
 
 
