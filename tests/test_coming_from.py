@@ -37,7 +37,7 @@ def host_text() -> str:
 
 
 def bring(page: Path, folder: Path) -> None:
-    """Copy the recordings with which a page begins into a folder."""
+    """Write the recordings that the first command of a page reads to a folder."""
     if page.stem == "blktrace":
         for name, stored in FORMS.items():
             (folder / name).write_bytes(gzip.decompress((BLOCK_EVENTS / stored).read_bytes()))

@@ -36,6 +36,7 @@ COMMANDS = [
     "layers",
     "devices",
     "devices --capacity 128GB",
+    pytest.param("devices --check ufs31", marks=pytest.mark.slow),
     "devices --check emmc51-cache",
     "papers",
     "papers tables",

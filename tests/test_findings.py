@@ -17,7 +17,7 @@ WITH_TRACES = {one.id for one in declared() if one.traces}
 
 @pytest.fixture(scope="module")
 def page(reproduced: Reproduced, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The page, from the results of the papers' studies."""
+    """Build the page of the findings from the results of the papers' studies."""
     reproduced.ledger()
     path = tmp_path_factory.mktemp("findings") / "findings.html"
     with reproduced.alone():

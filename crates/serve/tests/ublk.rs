@@ -496,7 +496,6 @@ fn all_of_these_tests_pass_in_a_guest() {
     }
     let (_folder, temporary) = folder();
     let said = Guest::boot(&parts, &initrd(&parts, &temporary), 2, &[], "").finish();
-    println!("{}", &*said);
     assert!(said.contains("STATUS 0"));
     assert!(!said.contains("KERNEL"));
 }

@@ -164,7 +164,7 @@ def advise(
         check_random([configuration], "none" if new else USED if precondition == AUTO else precondition)
     opened = [reading.open(path) for path in traces]
     prepared = preconditioned(precondition, used, opened, AUTO)
-    # Prints lines during preconditioning, too, and while lifetimes and layers are computed at the end.
+    # The counter also shows progress during preconditioning, and while lifetimes and layers are computed.
     with Counter(f"advise on {configuration.name}", "simulations of options") as counter:
         advised = try_options(
             configuration,

@@ -12,7 +12,7 @@ from emmclab.pages.plots import Chart, Rows
 
 @dataclass(frozen=True)
 class Drawing:
-    """A chart with its rows. `source` is the part of the paper whose claims it shows, as the claims state it.
+    """A chart with its rows. `source` is the figure, table or section of the paper, as named by its claims.
 
     `of_all` is true if the rows describe all traces together, so that traces without rows are not reported as
     missing.

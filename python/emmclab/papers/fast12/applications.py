@@ -239,7 +239,7 @@ def _ranks(values: Iterable[float]) -> list[float]:
 
 @measure
 def spreads(results: Results) -> Measurement:
-    """Measure how much the run time of each application differs between the cards without Kingston."""
+    """Measure how much the run time of each application differs between the cards other than Kingston."""
     found, open_ = (
         {name: spread(runs_of(results, name, "wifi", count), OTHERS) for name in APPLICATIONS}
         for count in (0, PRESET_LOG_BLOCKS)
