@@ -219,30 +219,15 @@ impl Counters {
     }
 }
 
-/// An observer that sums the time that ways spend on collection.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct GcTime(i64);
-
-impl GcTime {
-    /// The sum so far.
-    pub fn total(self) -> Nanos {
-        Nanos(self.0)
-    }
+/// The two observers of each operation of a device: its counters and the observer of the caller.
+pub(crate) trait Log: Observer {
+    /// Time that ways have spent on collection so far.
+    fn gc_time(&self) -> Nanos;
 }
 
-impl Observer for GcTime {
-    const UNITS: bool = false;
-
-    #[inline]
-    fn page_programmed(&mut self, event: &PageProgrammed<'_>) {
-        if event.cause.moves() {
-            self.0 += (event.end - event.begin).0;
-        }
-    }
-
-    #[inline]
-    fn block_erased(&mut self, event: &BlockErased) {
-        self.0 += (event.end - event.ready).0;
+impl<O: Observer> Log for (&mut Counters, &mut O) {
+    fn gc_time(&self) -> Nanos {
+        Nanos(self.0.gc_ns as i64)
     }
 }
 

@@ -5,7 +5,7 @@ use emmclab_base::{Error, Nanos, Result};
 use crate::command::Command;
 use crate::controller::{Below, Controller, Zones};
 use crate::counters::Counters;
-use crate::events::{AnyObserver, Observer, Quiet, Shared};
+use crate::events::{AnyObserver, Completions, Observer, Quiet, RequestCompleted, Shared};
 use crate::ftl::gc::VictimPolicy;
 use crate::ftl::{Ftl, MapFigures, Stop};
 use crate::geometry::Geometry;
@@ -82,37 +82,48 @@ impl Device {
     }
 
     /// Executes an operation and reports its events to the counters and `observer`; returns the completion time if the operation has one.
-    /// Observers that are rare, and all observers in a build for tests, are called through a pointer, because it takes long to compile the
-    /// device for each of them.
-    #[inline(always)]
-    #[expect(
-        clippy::inline_always,
-        reason = "in a loop, fields of the device are then found without a pointer"
-    )]
+    /// Observers are called through a pointer, because it takes long to compile the device for each of them.
+    #[inline]
     fn act<O: Observer>(&mut self, work: Work<'_>, observer: &mut O) -> Result<Option<Nanos>> {
-        if O::RARE || cfg!(debug_assertions) {
-            return self.act_through_pointer(work, observer, O::UNITS);
+        if O::EVENTS {
+            self.act_observed(work, observer, O::UNITS)
+        } else {
+            self.act_unobserved(work, &mut |event| observer.request_completed(event))
         }
-        self.act_directly(work, observer)
+    }
+
+    /// Reports nothing but completions. A build for tests has no code of its own for this, as that would take long to compile.
+    #[inline(never)]
+    fn act_unobserved(
+        &mut self,
+        work: Work<'_>,
+        completed: &mut dyn FnMut(&RequestCompleted),
+    ) -> Result<Option<Nanos>> {
+        let mut completions = Completions(completed);
+        if cfg!(debug_assertions) {
+            self.act_observed(work, &mut completions, false)
+        } else {
+            self.act_with(work, &mut completions)
+        }
     }
 
     #[inline(never)]
-    fn act_through_pointer(
+    fn act_observed(
         &mut self,
         work: Work<'_>,
         observer: &mut dyn AnyObserver,
         units: bool,
     ) -> Result<Option<Nanos>> {
         if units {
-            self.act_directly(work, &mut Shared::<true>(observer))
+            self.act_with(work, &mut Shared::<true>(observer))
         } else {
-            self.act_directly(work, &mut Shared::<false>(observer))
+            self.act_with(work, &mut Shared::<false>(observer))
         }
     }
 
     #[inline(always)]
-    #[expect(clippy::inline_always, reason = "as above")]
-    fn act_directly<O: Observer>(&mut self, work: Work<'_>, observer: &mut O) -> Result<Option<Nanos>> {
+    #[expect(clippy::inline_always, reason = "its callers do nothing but call it")]
+    fn act_with<O: Observer>(&mut self, work: Work<'_>, observer: &mut O) -> Result<Option<Nanos>> {
         let Self { controller, ftl, nand, counters } = self;
         if let Work::Submit(command) = work {
             controller.accept(command, ftl.geometry())?;
@@ -143,11 +154,7 @@ impl Device {
     /// # Errors
     /// [`Kind::Value`](emmclab_base::Kind::Value) for a request beyond the end of the device, [`Kind::Order`](emmclab_base::Kind::Order)
     /// for one that arrives before its predecessor.
-    #[inline(always)]
-    #[expect(
-        clippy::inline_always,
-        reason = "in a loop, fields of the device are then found without a pointer"
-    )]
+    #[inline]
     pub fn submit<O: Observer>(&mut self, command: &Command, observer: &mut O) -> Result<Option<Nanos>> {
         self.act(Work::Submit(command), observer)
     }

@@ -1,7 +1,7 @@
 //! A device under synchronous direct I/O, as by a program that uses `O_DIRECT` and `O_SYNC`: each transfer begins when the
 //! previous one is complete. The host's queue is always empty, so transfers go directly to the device.
 
-use emmclab_device::{Command, Device, DeviceConfig, Modifiers, Quiet, Rare, Stop};
+use emmclab_device::{Command, Device, DeviceConfig, Modifiers, Quiet, Stop};
 use emmclab_trace::{Error, Kind, Nanos, Op, Result, interrupt};
 
 use crate::engine::Engine;
@@ -129,8 +129,8 @@ impl DirectIo {
     }
 
     fn command(&mut self, command: &Command) -> Result<()> {
-        self.engine.submit(command, &[], &mut Rare(Quiet))?;
-        self.now = self.engine.settle(&mut Rare(Quiet))?.max(self.now);
+        self.engine.submit(command, &[], &mut Quiet)?;
+        self.now = self.engine.settle(&mut Quiet)?.max(self.now);
         match self.engine.stop() {
             None => Ok(()),
             Some(stop) => Err(Error::new(Kind::Value, stop.reason()).hint(match stop {

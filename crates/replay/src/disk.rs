@@ -8,8 +8,8 @@ use std::io;
 
 use emmclab_device::checker::Checker;
 use emmclab_device::{
-    AnyObserver, Command, Device, DeviceConfig, Lie, Observer, OnCompletion, Rare, RequestCompleted,
-    Scheduling, SettingChange, Settings, Shared, Stop, UndoLog,
+    AnyObserver, Command, Device, DeviceConfig, Lie, Observer, OnCompletion, RequestCompleted, Scheduling,
+    SettingChange, Settings, Shared, Stop, UndoLog,
 };
 use emmclab_layers::{Below, Zones};
 use emmclab_media::{Image, Media};
@@ -344,7 +344,7 @@ impl Disk {
     }
 
     fn act<O: Observer>(&mut self, action: &Action<'_>, observer: &mut O) -> Result<()> {
-        if O::RARE || self.contents.is_some() || self.checker.is_some() {
+        if O::EVENTS || self.contents.is_some() || self.checker.is_some() {
             return self.act_watched(action, observer);
         }
         let Self { device, host, completed, .. } = self;
@@ -369,7 +369,7 @@ impl Disk {
         }
         {
             let data = contents.as_deref_mut().map(|contents| (&mut contents.media, &mut contents.undo));
-            action.perform(device, &mut Rare((checker.as_deref_mut(), (data, listener))))?;
+            action.perform(device, &mut (checker.as_deref_mut(), (data, listener)))?;
         }
         if let Some(Contents { media, tapped: Some(tapped), .. }) = contents.as_deref_mut() {
             tapped.after(*now, media, &completed[known..]);

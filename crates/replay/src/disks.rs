@@ -2,7 +2,7 @@
 
 use std::io;
 
-use emmclab_device::{Command, Observer, Quiet, Rare, RequestCompleted};
+use emmclab_device::{Command, Observer, Quiet, RequestCompleted};
 use emmclab_trace::{Nanos, Result};
 
 use crate::disk::Disk;
@@ -29,7 +29,7 @@ impl<O: Observer> Disks<'_, O> {
     /// Submits commands to disk `disk`: one, or the entries of a packed one.
     pub fn submit(&mut self, disk: usize, commands: &[Command]) -> Result<()> {
         match &mut self.second {
-            Some(second) if disk > 0 => second.submit(commands, &mut Rare(Quiet)),
+            Some(second) if disk > 0 => second.submit(commands, &mut Quiet),
             _ => self.main.submit(commands, self.observer),
         }
     }
@@ -61,7 +61,7 @@ impl<O: Observer> Disks<'_, O> {
     /// Executes the next action of disk `disk`.
     pub fn step(&mut self, disk: usize) -> Result<()> {
         match &mut self.second {
-            Some(second) if disk > 0 => second.step(&mut Rare(Quiet)),
+            Some(second) if disk > 0 => second.step(&mut Quiet),
             _ => self.main.step(self.observer),
         }
     }

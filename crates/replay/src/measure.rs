@@ -230,6 +230,7 @@ impl Measure {
 
 impl Observer for Measure {
     const UNITS: bool = false;
+    const EVENTS: bool = false;
 
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "once for each request, whose times are in registers")]

@@ -1,6 +1,6 @@
 //! Collects the optional outputs of a run.
 
-use emmclab_device::{Observer, Quiet, Rare};
+use emmclab_device::{Observer, Quiet};
 use emmclab_trace::{Batch, Ledger, Result};
 
 use crate::over_time::RunOverTime;
@@ -61,7 +61,7 @@ impl Recorder {
 
     /// The observers of the run.
     pub(crate) fn listeners(&mut self) -> impl Observer {
-        Rare((self.rows.as_mut(), (self.over_time.as_mut(), self.tracks.as_mut())))
+        (self.rows.as_mut(), (self.over_time.as_mut(), self.tracks.as_mut()))
     }
 
     /// Moves the files into place, with `run`, a description in JSON, in the file of the rows. Adds the run over time to the result.

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::io;
 
 use emmclab_device::{
-    Command, Device, DeviceConfig, Modifiers, Observer, Quiet, Rare, RequestCompleted, SettingChange, Stop,
+    Command, Device, DeviceConfig, Modifiers, Observer, Quiet, RequestCompleted, SettingChange, Stop,
 };
 use emmclab_layers::{self as layers, Executor, Layer, LayerConfig, PassThrough};
 use emmclab_media::{Image, Media};
@@ -109,7 +109,7 @@ impl Stack {
 
     fn start(&mut self, at: Nanos) -> Result<()> {
         let Self { layered, main, second, ready, .. } = self;
-        let mut disks = Disks { main, second: second.as_mut(), observer: &mut Rare(Quiet) };
+        let mut disks = Disks { main, second: second.as_mut(), observer: &mut Quiet };
         layered.start(at, &mut disks)?;
         *ready = layered.finish_start(&mut disks)?;
         Ok(())
@@ -295,7 +295,7 @@ impl Stack {
     pub fn pass<O: Observer>(&mut self, until: Nanos, observer: &mut O) -> Result<()> {
         self.advance(until, observer)?;
         self.main.pass(until, observer)?;
-        self.second.as_mut().map_or(Ok(()), |second| second.pass(until, &mut Rare(Quiet)))
+        self.second.as_mut().map_or(Ok(()), |second| second.pass(until, &mut Quiet))
     }
 
     /// Collects the requests that are complete by now, and starts those that waited for them.
@@ -372,7 +372,7 @@ impl Stack {
         to: &DeviceConfig,
         at: Nanos,
     ) -> Result<Vec<SettingChange>> {
-        self.pass(at, &mut Rare(Quiet))?;
+        self.pass(at, &mut Quiet)?;
         self.main.reconfigure(from, to, at)
     }
 
@@ -394,7 +394,7 @@ impl Stack {
     /// # Errors
     /// If an image cannot be written, or a layer cannot recover.
     pub fn cut(&mut self, at: Nanos) -> Result<()> {
-        self.pass(at, &mut Rare(Quiet))?;
+        self.pass(at, &mut Quiet)?;
         self.taken.clear();
         self.done.clear();
         self.main.cut(at).map_err(|error| image_error(&self.main, error))?;
@@ -412,8 +412,7 @@ impl Stack {
     /// For a broken invariant if there is a checker, and if an image cannot be written.
     pub fn power_off<O: Observer>(&mut self, now: Nanos, observer: &mut O) -> Result<()> {
         self.pass(now, observer)?;
-        let mut disks =
-            Disks { main: &mut self.main, second: self.second.as_mut(), observer: &mut Rare(Quiet) };
+        let mut disks = Disks { main: &mut self.main, second: self.second.as_mut(), observer: &mut Quiet };
         self.layered.submit_data(
             &Command::new(now, Op::Flush, 0, 0),
             (Vec::new(), Vec::new()),
@@ -424,7 +423,7 @@ impl Stack {
         self.done.clear();
         self.main.power_off(observer)?;
         if let Some(second) = &mut self.second {
-            second.power_off(&mut Rare(Quiet))?;
+            second.power_off(&mut Quiet)?;
             second.verify()?;
         }
         self.main.verify()?;

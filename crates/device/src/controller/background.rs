@@ -11,8 +11,8 @@ use emmclab_base::Nanos;
 
 use super::below::Below;
 use super::write_buffer::WriteBuffer;
-use crate::counters::GcTime;
-use crate::events::{IdleCollected, IdleInterrupted, Observer};
+use crate::counters::Log;
+use crate::events::{IdleCollected, IdleInterrupted};
 use crate::ftl::gc::NONE;
 use crate::geometry::{Geometry, nanos};
 use crate::ids::{PlaneId, PoolId};
@@ -136,7 +136,7 @@ impl Background {
     }
 
     /// Executes the work that begins before `until`, on a device whose host work is done at `idle_from`.
-    pub fn work_until<L: Observer>(
+    pub fn work_until<L: Log>(
         &mut self,
         until: Nanos,
         idle_from: Nanos,
@@ -161,7 +161,7 @@ impl Background {
     }
 
     /// Ends the gap when a command arrives at `at`, after urgent collection. Returns the time that it takes to interrupt collection.
-    pub fn interrupt<L: Observer>(
+    pub fn interrupt<L: Log>(
         &mut self,
         at: Nanos,
         idle_from: Nanos,
@@ -188,7 +188,7 @@ impl Background {
     /// The step that can begin first, and when; `None` if none can begin before `until`. Work that cannot begin before a step already found
     /// is not examined: most gaps are too short for folding and collection, which examine every pool.
     #[inline]
-    fn next<L: Observer>(
+    fn next<L: Log>(
         &mut self,
         until: Nanos,
         buffer: Option<&WriteBuffer>,
@@ -219,13 +219,13 @@ impl Background {
 
     /// Whether the SLC cache is folded in this gap; this depends on its free space before the first step.
     #[inline]
-    fn folds<L: Observer>(&mut self, below: &mut Below<'_, L>) -> bool {
+    fn folds<L: Log>(&mut self, below: &mut Below<'_, L>) -> bool {
         let Some(gap) = &mut self.gap else { return false };
         *gap.folds.get_or_insert_with(|| below.ftl.begin_slc_gap(below.nand, below.log))
     }
 
     /// Considers folding, which may begin at `from`.
-    fn consider_folds<L: Observer>(&self, from: Nanos, soonest: &mut Soonest, below: &Below<'_, L>) {
+    fn consider_folds<L: Log>(&self, from: Nanos, soonest: &mut Soonest, below: &Below<'_, L>) {
         for plane in (0..self.planes).map(PlaneId) {
             let pool = below.ftl.slc_pool(plane);
             if !self.pools[pool.index()].exhausted {
@@ -239,7 +239,7 @@ impl Background {
     }
 
     /// Considers idle collection, which may begin at `from`.
-    fn consider_collection<L: Observer>(&self, from: Nanos, soonest: &mut Soonest, below: &Below<'_, L>) {
+    fn consider_collection<L: Log>(&self, from: Nanos, soonest: &mut Soonest, below: &Below<'_, L>) {
         for pool in (0..self.pools.len() as u32).map(PoolId) {
             let due = below.ftl.free_blocks(pool) <= self.free && !below.ftl.is_passed_by(pool);
             if due && !self.pools[pool.index()].exhausted {
@@ -253,12 +253,12 @@ impl Background {
 
     /// Whether a pool has so few free blocks that collection must not wait.
     #[inline]
-    fn is_urgent<L: Observer>(&self, below: &Below<'_, L>) -> bool {
+    fn is_urgent<L: Log>(&self, below: &Below<'_, L>) -> bool {
         self.urgent.is_some()
             && (0..self.pools.len() as u32).any(|pool| self.is_pool_urgent(PoolId(pool), below))
     }
 
-    fn is_pool_urgent<L: Observer>(&self, pool: PoolId, below: &Below<'_, L>) -> bool {
+    fn is_pool_urgent<L: Log>(&self, pool: PoolId, below: &Below<'_, L>) -> bool {
         self.urgent.is_some_and(|urgent| {
             below.ftl.free_blocks(pool) <= urgent
                 && !self.pools[pool.index()].urgent_exhausted
@@ -266,7 +266,7 @@ impl Background {
         })
     }
 
-    fn step<L: Observer>(
+    fn step<L: Log>(
         &mut self,
         at: Nanos,
         task: Task,
@@ -315,7 +315,7 @@ impl Background {
     }
 
     /// Collects one page in a pool; returns whether that took time.
-    fn collect_page<L: Observer>(&mut self, pool: PoolId, from: Nanos, below: &mut Below<'_, L>) -> bool {
+    fn collect_page<L: Log>(&mut self, pool: PoolId, from: Nanos, below: &mut Below<'_, L>) -> bool {
         let work = &mut self.pools[pool.index()];
         let patience = work.patience.get_or_insert_with(|| below.ftl.full_blocks(pool) + 2);
         let collected = if *patience == 0 { None } else { collect(pool, from, below) };
@@ -329,7 +329,7 @@ impl Background {
     }
 
     /// Collects in a pool until the number of its free blocks is above the urgent threshold.
-    fn collect_urgently<L: Observer>(&mut self, pool: PoolId, from: Nanos, below: &mut Below<'_, L>) {
+    fn collect_urgently<L: Log>(&mut self, pool: PoolId, from: Nanos, below: &mut Below<'_, L>) {
         while below.stop().is_none() && self.is_pool_urgent(pool, below) {
             let work = &mut self.pools[pool.index()];
             let patience = work.urgent_patience.get_or_insert_with(|| below.ftl.full_blocks(pool) + 2);
@@ -343,7 +343,7 @@ impl Background {
         }
     }
 
-    fn note<L: Observer>(&mut self, pool: PoolId, took: Nanos, below: &Below<'_, L>) {
+    fn note<L: Log>(&mut self, pool: PoolId, took: Nanos, below: &Below<'_, L>) {
         if took > Nanos::ZERO {
             let (plane, _) = below.ftl.geometry().of_pool(pool);
             self.busy_until = self.busy_until.max(below.nand.plane_free(plane));
@@ -352,10 +352,10 @@ impl Background {
 }
 
 /// Collects one page in a pool. Returns the time of the ways, and whether a block was finished; `None` if no block is worth collecting.
-fn collect<L: Observer>(pool: PoolId, from: Nanos, below: &mut Below<'_, L>) -> Option<(Nanos, bool)> {
-    let mut log = (GcTime::default(), &mut *below.log);
-    let goes_on = below.ftl.collect_step(below.nand, pool, from, &mut log);
-    let took = log.0.total();
+fn collect<L: Log>(pool: PoolId, from: Nanos, below: &mut Below<'_, L>) -> Option<(Nanos, bool)> {
+    let before = below.log.gc_time();
+    let goes_on = below.ftl.collect_step(below.nand, pool, from, below.log);
+    let took = below.log.gc_time() - before;
     let finished = goes_on == Some(false);
     let blocks = u32::from(finished && !below.ftl.is_passed_by(pool));
     if finished || took > Nanos::ZERO {

@@ -6,7 +6,8 @@ use emmclab_base::{Modifiers, Nanos, Op};
 use super::below::{Below, span_of};
 use super::write_buffer::WriteBuffer;
 use super::{Controller, First};
-use crate::events::{CacheFlushed, CacheRead, Observer, UnitCached, ZoneBufferTaken};
+use crate::counters::Log;
+use crate::events::{CacheFlushed, CacheRead, UnitCached, ZoneBufferTaken};
 use crate::ftl::request_state::{NO_COMMAND, RequestState, Taken};
 use crate::ids::Lpn;
 use emmclab_settings::{Lie, WriteBack};
@@ -14,7 +15,7 @@ use emmclab_settings::{Lie, WriteBack};
 impl Controller {
     /// A write after the transfer of its data, on a device with RAM for data or with flags that promise durability.
     #[inline(never)]
-    pub(super) fn write_modified<L: Observer>(
+    pub(super) fn write_modified<L: Log>(
         &mut self,
         request: &mut RequestState,
         modifiers: Modifiers,
@@ -44,7 +45,7 @@ impl Controller {
     }
 
     /// Writes directly to the flash, after data in the buffer that must be written before: of the same units, and of a barrier.
-    fn write_around<L: Observer>(&mut self, request: &mut RequestState, below: &mut Below<'_, L>) {
+    fn write_around<L: Log>(&mut self, request: &mut RequestState, below: &mut Below<'_, L>) {
         let (first, units) = below.units_of(request);
         let from = self.leaves_from(first);
         if let Some(buffer) = &mut self.write_buffer {
@@ -67,7 +68,7 @@ impl Controller {
     }
 
     /// Puts the data into the buffer, unit by unit, and waits for room.
-    fn write_into<L: Observer>(&mut self, request: &mut RequestState, below: &mut Below<'_, L>) {
+    fn write_into<L: Log>(&mut self, request: &mut RequestState, below: &mut Below<'_, L>) {
         let Some(buffer) = &mut self.write_buffer else { return };
         below.data_moved(request);
         buffer.leave_until(request.ready, below);
@@ -112,7 +113,7 @@ impl Controller {
     }
 
     /// Executes a flush of the host at `ready`; returns when it is complete.
-    pub(super) fn flush_command<L: Observer>(&mut self, ready: Nanos, below: &mut Below<'_, L>) -> Nanos {
+    pub(super) fn flush_command<L: Log>(&mut self, ready: Nanos, below: &mut Below<'_, L>) -> Nanos {
         if self.skips_flush() {
             return ready + self.commands.flush;
         }
@@ -129,11 +130,7 @@ impl Controller {
 
     /// Flushes only the sectors of `request` (SYNCHRONIZE CACHE with a range); returns when the flush is complete. If the range has more
     /// units than the buffer, or if data leaves only in order, everything is flushed.
-    pub(super) fn flush_range<L: Observer>(
-        &mut self,
-        request: &RequestState,
-        below: &mut Below<'_, L>,
-    ) -> Nanos {
+    pub(super) fn flush_range<L: Log>(&mut self, request: &RequestState, below: &mut Below<'_, L>) -> Nanos {
         let (ready, (first, units)) = (request.ready, below.units_of(request));
         let (skips, from) = (self.skips_flush(), self.leaves_from(first));
         let Some(buffer) =
@@ -153,7 +150,7 @@ impl Controller {
 
     /// Writes all data in the buffer to the flash from `ready` on, for a flush of the host or at power-off. Returns when it and all earlier
     /// data is on the flash.
-    pub(super) fn flush_from<L: Observer>(
+    pub(super) fn flush_from<L: Log>(
         &mut self,
         ready: Nanos,
         asked_for: bool,
@@ -167,7 +164,7 @@ impl Controller {
     }
 
     /// A barrier: data in the buffer leaves before any later data. In a FIFO buffer it does so anyway.
-    pub(super) fn barrier<L: Observer>(&mut self, ready: Nanos, below: &mut Below<'_, L>) {
+    pub(super) fn barrier<L: Log>(&mut self, ready: Nanos, below: &mut Below<'_, L>) {
         if let Some(buffer) = &mut self.write_buffer
             && self.lies != Lie::Barrier
             && !buffer.keeps_order()
@@ -179,7 +176,7 @@ impl Controller {
 
     /// Reads units from RAM if they are there, otherwise from the flash.
     #[inline(never)]
-    pub(super) fn read_through<L: Observer>(
+    pub(super) fn read_through<L: Log>(
         &mut self,
         request: &mut RequestState,
         (first, end): (Lpn, Lpn),
@@ -218,7 +215,7 @@ impl Controller {
 
 impl WriteBuffer {
     /// Writes the next group back at `ready`, or after the data that a barrier puts before it.
-    pub(super) fn leave<L: Observer>(&mut self, ready: Nanos, below: &mut Below<'_, L>) {
+    pub(super) fn leave<L: Log>(&mut self, ready: Nanos, below: &mut Below<'_, L>) {
         if let Some((first, end)) = self.next_to_leave() {
             let ready = ready.max(if self.holds_older() { self.older_after } else { self.barrier_end });
             self.write_units_back(first, end, ready, below);
@@ -226,14 +223,14 @@ impl WriteBuffer {
     }
 
     /// Writes back all units that must leave to make room for `units` more at the same time, so that planes work in parallel.
-    fn make_room<L: Observer>(&mut self, units: u32, ready: Nanos, below: &mut Below<'_, L>) {
+    fn make_room<L: Log>(&mut self, units: u32, ready: Nanos, below: &mut Below<'_, L>) {
         while !self.is_empty() && !self.will_fit(units) && below.stop().is_none() {
             self.leave(ready, below);
         }
     }
 
     /// While the data of the next write is transferred, until `until`, an eager buffer continues to write back.
-    fn leave_until<L: Observer>(&mut self, until: Nanos, below: &mut Below<'_, L>) {
+    fn leave_until<L: Log>(&mut self, until: Nanos, below: &mut Below<'_, L>) {
         while self.write_back == WriteBack::Eager && !self.is_empty() && below.stop().is_none() {
             let at = below.nand.first_free_from(self.since);
             if at >= until {
@@ -244,33 +241,34 @@ impl WriteBuffer {
     }
 
     /// Writes back everything.
-    fn leave_all<L: Observer>(&mut self, ready: Nanos, below: &mut Below<'_, L>) {
+    fn leave_all<L: Log>(&mut self, ready: Nanos, below: &mut Below<'_, L>) {
         while !self.is_empty() && below.stop().is_none() {
             self.leave(ready, below);
         }
     }
 
     /// Writes back everything that must be on the flash before any new write.
-    fn leave_before_all<L: Observer>(&mut self, ready: Nanos, below: &mut Below<'_, L>) {
+    fn leave_before_all<L: Log>(&mut self, ready: Nanos, below: &mut Below<'_, L>) {
         if self.keeps_order() { self.leave_all(ready, below) } else { self.leave_older(ready, below) }
     }
 
     /// Writes back everything from before the last barrier.
-    fn leave_older<L: Observer>(&mut self, ready: Nanos, below: &mut Below<'_, L>) {
+    fn leave_older<L: Log>(&mut self, ready: Nanos, below: &mut Below<'_, L>) {
         while self.holds_older() && below.stop().is_none() {
             self.leave(ready, below);
         }
     }
 
     /// Programs the written data of the units `from..to`.
-    fn write_units_back<L: Observer>(&mut self, from: Lpn, to: Lpn, ready: Nanos, below: &mut Below<'_, L>) {
+    fn write_units_back<L: Log>(&mut self, from: Lpn, to: Lpn, ready: Nanos, below: &mut Below<'_, L>) {
         let mut at = from;
         while at < to
             && let Some((first, end)) = self.run(at, to)
         {
             let older = self.is_older(first);
             let Below { ftl, nand, log } = below;
-            let done = ftl.timed(|ftl| self.write_run((first, end), ready, &mut Below { ftl, nand, log }));
+            let done =
+                ftl.timed(|ftl| self.write_run((first, end), ready, &mut Below { ftl, nand, log: *log }));
             if below.stop().is_some() {
                 return;
             }
@@ -286,7 +284,7 @@ impl WriteBuffer {
     }
 
     /// Programs a run of units; the run is split at sectors that the buffer does not hold.
-    fn write_run<L: Observer>(&self, (first, end): (Lpn, Lpn), ready: Nanos, below: &mut Below<'_, L>) {
+    fn write_run<L: Log>(&self, (first, end): (Lpn, Lpn), ready: Nanos, below: &mut Below<'_, L>) {
         let shift = below.ftl.geometry().unit_shift;
         let (mut at, limit) = (u64::from(first.0) << shift, u64::from(end.0) << shift);
         loop {

@@ -5,7 +5,8 @@ use emmclab_base::Nanos;
 use super::Controller;
 use super::below::{Below, span_of};
 use super::queue::{Queue, WaitingPage};
-use crate::events::{LatencyBreakdown, Observer};
+use crate::counters::Log;
+use crate::events::LatencyBreakdown;
 use crate::ftl::PageWrite;
 use crate::ftl::request_state::RequestState;
 use crate::ids::Lpn;
@@ -13,11 +14,7 @@ use crate::ids::Lpn;
 impl Controller {
     /// Divides a write into pages, the largest first, which wait in the queue. If it covers a unit only in part, the rest of the unit is
     /// read at once.
-    pub(super) fn enqueue_pages<L: Observer>(
-        &mut self,
-        request: &mut RequestState,
-        below: &mut Below<'_, L>,
-    ) {
+    pub(super) fn enqueue_pages<L: Log>(&mut self, request: &mut RequestState, below: &mut Below<'_, L>) {
         let Some(queue) = &mut self.queue else { return };
         let (span, id, sectors) = (span_of(request), request.event.id, request.event.sectors);
         let (unit_sectors, unit_shift) = {
@@ -41,18 +38,14 @@ impl Controller {
 
     /// Dispatches pages until none of these units is waiting.
     #[inline]
-    pub(super) fn dispatch_units<L: Observer>(
-        &mut self,
-        (first, units): (Lpn, u32),
-        below: &mut Below<'_, L>,
-    ) {
+    pub(super) fn dispatch_units<L: Log>(&mut self, (first, units): (Lpn, u32), below: &mut Below<'_, L>) {
         while self.queue.as_ref().is_some_and(|queue| queue.holds(first, units)) && below.stop().is_none() {
             self.dispatch_next(Nanos::MAX, below);
         }
     }
 
     /// Dispatches the pages that begin before `until`, and reports the requests that they complete.
-    pub(super) fn dispatch_until<L: Observer>(&mut self, until: Nanos, below: &mut Below<'_, L>) {
+    pub(super) fn dispatch_until<L: Log>(&mut self, until: Nanos, below: &mut Below<'_, L>) {
         if self.queue.is_none() {
             return;
         }
@@ -68,7 +61,7 @@ impl Controller {
     }
 
     /// Dispatches the page that begins next, if it begins before `until`; returns whether it did.
-    fn dispatch_next<L: Observer>(&mut self, until: Nanos, below: &mut Below<'_, L>) -> bool {
+    fn dispatch_next<L: Log>(&mut self, until: Nanos, below: &mut Below<'_, L>) -> bool {
         let Some(queue) = &mut self.queue else { return false };
         let Some(page) = queue.next(below.nand.first_free(), until) else { return false };
         let Some(request) = queue.request(page.request) else { return false };
@@ -102,7 +95,7 @@ impl Controller {
     /// Dispatches pages that begin before a slot of the queue is free, and pages that have been overtaken by as many later commands as
     /// there are slots.
     #[inline(never)]
-    pub(super) fn dispatch_for_a_slot<L: Observer>(&mut self, arrival: Nanos, below: &mut Below<'_, L>) {
+    pub(super) fn dispatch_for_a_slot<L: Log>(&mut self, arrival: Nanos, below: &mut Below<'_, L>) {
         let most = self.commands.depth();
         let is_passed = |queue: &Queue| queue.requests() > most;
         while below.stop().is_none() {
@@ -116,7 +109,7 @@ impl Controller {
     }
 
     /// Reports requests whose pages have all been dispatched, in order of arrival.
-    pub(super) fn report_completed<L: Observer>(&mut self, below: &mut Below<'_, L>) {
+    pub(super) fn report_completed<L: Log>(&mut self, below: &mut Below<'_, L>) {
         while let Some(request) = self.queue.as_mut().and_then(|queue| queue.pop_complete()) {
             self.complete(&request.event, below.log);
         }

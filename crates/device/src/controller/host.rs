@@ -4,7 +4,7 @@ use emmclab_base::{Modifiers, Nanos};
 
 use super::Controller;
 use super::below::Below;
-use crate::events::Observer;
+use crate::counters::Log;
 use crate::ftl::request_state::RequestState;
 use crate::ids::Lpn;
 use emmclab_settings::Lie;
@@ -13,7 +13,7 @@ impl Controller {
     /// The part of a write after the transfer of its data.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "nothing but two calls and a choice")]
-    pub(super) fn write_data<L: Observer>(&mut self, request: &mut RequestState, below: &mut Below<'_, L>) {
+    pub(super) fn write_data<L: Log>(&mut self, request: &mut RequestState, below: &mut Below<'_, L>) {
         below.data_moved(request);
         if self.queue.is_some() {
             self.enqueue_pages(request, below);
@@ -24,7 +24,7 @@ impl Controller {
 
     /// Transfers the data of a write from the host.
     #[inline]
-    pub(super) fn take_data<L: Observer>(&mut self, request: &mut RequestState, below: &mut Below<'_, L>) {
+    pub(super) fn take_data<L: Log>(&mut self, request: &mut RequestState, below: &mut Below<'_, L>) {
         let sectors = request.event.sectors;
         request.spend(self.commands.before_write(sectors) + self.commands.write_stall());
         if let Some(link) = &mut self.link {
@@ -33,7 +33,7 @@ impl Controller {
     }
 
     #[inline]
-    pub(super) fn read<L: Observer>(&mut self, request: &mut RequestState, below: &mut Below<'_, L>) {
+    pub(super) fn read<L: Log>(&mut self, request: &mut RequestState, below: &mut Below<'_, L>) {
         request.spend(self.commands.before_read() + self.commands.read_stall());
         self.read_data(request, below);
         let sectors = request.event.sectors;
@@ -45,7 +45,7 @@ impl Controller {
 
     /// The part of a read before the transfer of its data to the host.
     #[inline]
-    pub(super) fn read_data<L: Observer>(&mut self, request: &mut RequestState, below: &mut Below<'_, L>) {
+    pub(super) fn read_data<L: Log>(&mut self, request: &mut RequestState, below: &mut Below<'_, L>) {
         below.data_moved(request);
         let (first, units) = below.units_of(request);
         below.look_up(request, (first, units));
@@ -63,7 +63,7 @@ impl Controller {
     }
 
     /// Discards the units that are entirely inside the range.
-    pub(super) fn discard<L: Observer>(&mut self, request: &mut RequestState, below: &mut Below<'_, L>) {
+    pub(super) fn discard<L: Log>(&mut self, request: &mut RequestState, below: &mut Below<'_, L>) {
         let (sector, sectors) = (request.event.sector, request.event.sectors);
         request.spend(self.commands.before_write(0) + self.commands.discard);
         let unit = u64::from(below.ftl.geometry().unit_sectors);
@@ -78,7 +78,7 @@ impl Controller {
         request.without_flash(request.ready);
     }
 
-    pub(super) fn flush<L: Observer>(
+    pub(super) fn flush<L: Log>(
         &mut self,
         request: &mut RequestState,
         modifiers: Modifiers,

@@ -22,6 +22,7 @@ mod zones;
 use emmclab_base::{Error, Kind, Modifiers, Nanos, Op, Result};
 
 use crate::command::Command;
+use crate::counters::Log;
 use crate::events::{Observer, RequestCompleted, WokeUp};
 use crate::ftl::Ftl;
 use crate::ftl::request_state::{RequestState, Taken};
@@ -110,7 +111,7 @@ impl Controller {
     }
 
     /// Executes a command of the host for a zone.
-    pub fn manage_zone<L: Observer>(
+    pub fn manage_zone<L: Log>(
         &mut self,
         zone: u32,
         action: ZoneAction,
@@ -294,7 +295,7 @@ impl Controller {
 
     /// Executes a command that was checked. Returns its completion, or `None` if that is not known yet or the device has stopped.
     #[inline]
-    pub fn submit<L: Observer>(&mut self, command: &Command, below: &mut Below<'_, L>) -> Option<Nanos> {
+    pub fn submit<L: Log>(&mut self, command: &Command, below: &mut Below<'_, L>) -> Option<Nanos> {
         if below.stop().is_some() {
             return None;
         }
@@ -346,7 +347,7 @@ impl Controller {
     /// Advances the clock to the arrival of a command: background work until then, wake-up, a slot of the queue.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "the state of the request is built where it stays")]
-    fn begin<L: Observer>(&mut self, command: &Command, below: &mut Below<'_, L>) -> RequestState {
+    fn begin<L: Log>(&mut self, command: &Command, below: &mut Below<'_, L>) -> RequestState {
         let arrival = command.arrival;
         self.clock.last_arrival = arrival;
         if self.queue.is_some() {
@@ -393,7 +394,7 @@ impl Controller {
     /// When the device accepts a command that arrives at `arrival`. If reads have priority and every tag of a UFS is in use, waiting pages
     /// are dispatched until a tag is free.
     #[inline]
-    fn start<L: Observer>(&mut self, arrival: Nanos, below: &mut Below<'_, L>) -> Nanos {
+    fn start<L: Log>(&mut self, arrival: Nanos, below: &mut Below<'_, L>) -> Nanos {
         if self.queue.is_some() && self.commands.is_limited() {
             self.dispatch_for_a_slot(arrival, below);
         }
@@ -407,7 +408,7 @@ impl Controller {
 
     /// Ends the idle time before a command, after its background work; returns the time that the interruption takes.
     #[inline(never)]
-    fn interrupt<L: Observer>(&mut self, arrival: Nanos, below: &mut Below<'_, L>) -> Nanos {
+    fn interrupt<L: Log>(&mut self, arrival: Nanos, below: &mut Below<'_, L>) -> Nanos {
         let idle_from = self.idle_from();
         if idle_from == Nanos::MIN {
             return Nanos::ZERO;
@@ -417,7 +418,7 @@ impl Controller {
 
     /// Executes everything that begins before `until` without a command: waiting pages, then background work. Several calls have the same
     /// effect as the last of them alone.
-    pub fn advance<L: Observer>(&mut self, until: Nanos, below: &mut Below<'_, L>) {
+    pub fn advance<L: Log>(&mut self, until: Nanos, below: &mut Below<'_, L>) {
         self.dispatch_until(until, below);
         let idle_from = self.idle_from();
         if self.background.works() && idle_from > Nanos::MIN && self.all_dispatched() {
@@ -431,14 +432,14 @@ impl Controller {
     }
 
     /// An orderly power-off: everything in the write buffer is written.
-    pub fn power_off<L: Observer>(&mut self, below: &mut Below<'_, L>) {
+    pub fn power_off<L: Log>(&mut self, below: &mut Below<'_, L>) {
         self.dispatch_until(Nanos::MAX, below);
         self.flush_from(self.idle_from().max(self.clock.last_arrival), false, below);
         self.background.end_gap();
     }
 
     /// Dispatches all waiting pages.
-    pub fn settle<L: Observer>(&mut self, below: &mut Below<'_, L>) {
+    pub fn settle<L: Log>(&mut self, below: &mut Below<'_, L>) {
         self.dispatch_until(Nanos::MAX, below);
     }
 

@@ -8,7 +8,8 @@ use emmclab_base::{Error, Kind, Modifiers, Nanos, Op, Result};
 use super::Controller;
 use super::below::Below;
 use crate::command::Command;
-use crate::events::{Observer, Packed};
+use crate::counters::Log;
+use crate::events::Packed;
 use crate::ftl::request_state::RequestState;
 
 /// Sectors of the header block.
@@ -31,11 +32,7 @@ impl Controller {
     }
 
     /// Executes a packed command that was checked. Returns the completion of all entries, or `None` if the device has stopped.
-    pub fn submit_packed<L: Observer>(
-        &mut self,
-        entries: &[Command],
-        below: &mut Below<'_, L>,
-    ) -> Option<Nanos> {
+    pub fn submit_packed<L: Log>(&mut self, entries: &[Command], below: &mut Below<'_, L>) -> Option<Nanos> {
         let head = entries.first()?;
         if below.stop().is_some() {
             return None;

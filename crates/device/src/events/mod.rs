@@ -13,7 +13,8 @@ use crate::ids::{BlockId, Lpn, PlaneId, Ppn};
 use crate::zones::ZoneState;
 
 pub use map::{LogMerged, MapConsulted, MapHinted, MapLookedUp, MapMispredicted, MapPrefetched, Merge};
-pub use observer::{AnyObserver, Observer, OnCompletion, Quiet, Rare, Shared};
+pub(crate) use observer::Completions;
+pub use observer::{AnyObserver, Observer, OnCompletion, Quiet, Shared};
 
 /// The reason for a page read or program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

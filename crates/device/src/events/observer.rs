@@ -15,8 +15,8 @@ macro_rules! observer {
         pub trait Observer {
             /// Whether [`PageProgrammed::units`] is needed, page by page; if not, a run of moves is one event.
             const UNITS: bool = true;
-            /// Whether the device calls this observer through a pointer, as it does with [`Rare`].
-            const RARE: bool = false;
+            /// Whether other events than completions are needed; if not, the device reports none of them.
+            const EVENTS: bool = true;
 
             /// A request is complete; reported in order of arrival.
             #[inline]
@@ -45,21 +45,6 @@ macro_rules! observer {
             })+
         }
 
-        impl<O: Observer> Observer for Rare<O> {
-            const UNITS: bool = O::UNITS;
-            const RARE: bool = true;
-
-            #[inline(always)]
-            fn request_completed(&mut self, event: &RequestCompleted) {
-                self.0.request_completed(event);
-            }
-
-            $(#[inline(always)]
-            fn $name(&mut self, event: &$event) {
-                self.0.$name(event);
-            })+
-        }
-
         impl<const UNITS: bool> Observer for Shared<'_, UNITS> {
             const UNITS: bool = UNITS;
 
@@ -76,7 +61,7 @@ macro_rules! observer {
 
         impl<O: Observer> Observer for &mut O {
             const UNITS: bool = O::UNITS;
-            const RARE: bool = O::RARE;
+            const EVENTS: bool = O::EVENTS;
 
             #[inline(always)]
             fn request_completed(&mut self, event: &RequestCompleted) {
@@ -92,7 +77,7 @@ macro_rules! observer {
         /// An observer that may be missing.
         impl<O: Observer> Observer for Option<O> {
             const UNITS: bool = O::UNITS;
-            const RARE: bool = O::RARE;
+            const EVENTS: bool = O::EVENTS;
 
             #[inline]
             fn request_completed(&mut self, event: &RequestCompleted) {
@@ -112,7 +97,7 @@ macro_rules! observer {
         /// Two observers, called in this order.
         impl<A: Observer, B: Observer> Observer for (A, B) {
             const UNITS: bool = A::UNITS || B::UNITS;
-            const RARE: bool = A::RARE || B::RARE;
+            const EVENTS: bool = A::EVENTS || B::EVENTS;
 
             #[inline(always)]
             fn request_completed(&mut self, event: &RequestCompleted) {
@@ -129,7 +114,7 @@ macro_rules! observer {
 
         impl<O: Observer, F: FnMut(&mut O, &RequestCompleted)> Observer for OnCompletion<'_, O, F> {
             const UNITS: bool = O::UNITS;
-            const RARE: bool = O::RARE;
+            const EVENTS: bool = O::EVENTS;
 
             #[inline]
             fn request_completed(&mut self, event: &RequestCompleted) {
@@ -215,11 +200,21 @@ pub struct Quiet;
 
 impl Observer for Quiet {
     const UNITS: bool = false;
+    const EVENTS: bool = false;
 }
 
-/// An observer that is used rarely, or is slow itself. The device calls it through a pointer, so that the device is not compiled once more
-/// for each combination with a host queue, a checker or contents.
-pub struct Rare<O>(pub O);
+/// Passes completions on and no other event.
+pub(crate) struct Completions<'a>(pub &'a mut dyn FnMut(&RequestCompleted));
+
+impl Observer for Completions<'_> {
+    const UNITS: bool = false;
+    const EVENTS: bool = false;
+
+    #[inline]
+    fn request_completed(&mut self, event: &RequestCompleted) {
+        (self.0)(event);
+    }
+}
 
 /// An observer that is called through a pointer, so that the device is compiled once for all of them. `UNITS` is [`Observer::UNITS`].
 pub struct Shared<'a, const UNITS: bool = true>(pub &'a mut dyn AnyObserver);

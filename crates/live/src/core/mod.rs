@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use emmclab_base::{Error, Kind, Nanos, Op, Result};
-use emmclab_device::{BlockState, Command, DeviceConfig, Observer, Quiet, Rare, SettingChange, Stop};
+use emmclab_device::{BlockState, Command, DeviceConfig, Observer, Quiet, SettingChange, Stop};
 use emmclab_layers::LayerConfig;
 use emmclab_replay::{Answer, Measure, Mode, ReplayOptions, SimulationResult, Stack};
 use emmclab_serve::{BlockRequest, Completion, Completions, Failure, Limits};
@@ -169,7 +169,7 @@ impl Core {
             if let Some(recording) = &mut self.recording {
                 recording.noted(self.stack.next_request(), &notes);
             }
-            let sent = self.stack.submit(&command, notes, data, &mut Rare(Quiet));
+            let sent = self.stack.submit(&command, notes, data, &mut Quiet);
             match sent {
                 Ok(id) => {
                     self.owners.insert(id, number);
@@ -222,8 +222,8 @@ impl Core {
         loop {
             let done = self
                 .stack
-                .advance(now, &mut Rare(Quiet))
-                .and_then(|()| self.stack.take_answers(now, &mut Rare(Quiet), &mut answers));
+                .advance(now, &mut Quiet)
+                .and_then(|()| self.stack.take_answers(now, &mut Quiet, &mut answers));
             if let Err(error) = done {
                 self.fail(error);
             }
@@ -337,7 +337,7 @@ impl Core {
             return;
         }
         let now = self.clock.now();
-        if let Err(error) = self.stack.pass(now, &mut Rare(Quiet)) {
+        if let Err(error) = self.stack.pass(now, &mut Quiet) {
             self.fail(error);
         }
         self.image_error = self.stack.land(now).err();

@@ -1,7 +1,7 @@
 //! Operations on a served device other than requests: power cuts, settings, figures, shutdown.
 
 use emmclab_base::{Error, Health, Kind, Nanos, Result};
-use emmclab_device::{Device, Quiet, Rare};
+use emmclab_device::{Device, Quiet};
 use emmclab_replay::{Measure, SimulationResult};
 
 use super::Core;
@@ -101,7 +101,7 @@ impl Core {
             .hint(hint));
         }
         let now = self.clock.now();
-        let done = self.stack.drain(now, &mut Rare(Quiet))?;
+        let done = self.stack.drain(now, &mut Quiet)?;
         self.clock.served(done);
         self.image_error = self.stack.land(done).err();
         Ok(())
@@ -127,7 +127,7 @@ impl Core {
         }
         logged?;
         if self.stack.stop().is_none() && !self.ended {
-            self.stack.power_off(now, &mut Rare(Quiet))?;
+            self.stack.power_off(now, &mut Quiet)?;
         }
         self.recording.take().map_or(Ok(()), |recording| recording.finish(&self.changes))
     }

@@ -9,7 +9,7 @@ mod tests;
 mod watched;
 
 use emmclab_device::gc::VictimPolicy;
-use emmclab_device::{Command, Device, DeviceConfig, Observer, Quiet, Rare, RequestCompleted, Stop};
+use emmclab_device::{Command, Device, DeviceConfig, Observer, Quiet, RequestCompleted, Stop};
 use emmclab_layers::LayerConfig;
 use emmclab_trace::{BlockNote, Error, Kind, Nanos, Result};
 
@@ -259,7 +259,7 @@ impl Engine {
         self.main.power_off(observer)?;
         self.main.verify()?;
         if let Some(second) = &mut self.second {
-            second.advance(Nanos::MAX, &mut Rare(Quiet))?;
+            second.advance(Nanos::MAX, &mut Quiet)?;
             second.verify()?;
         }
         Ok(())

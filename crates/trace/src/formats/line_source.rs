@@ -26,8 +26,8 @@ const MOST_TRIED: usize = 1 << 12;
 
 /// Reads an input with a [`LineFormat`].
 #[allow(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
-pub(crate) struct LineSource<F> {
-    format: F,
+pub(crate) struct LineSource {
+    format: Box<dyn LineFormat>,
     context: Context,
     lenient: bool,
     name: String,
@@ -44,14 +44,14 @@ pub(crate) struct LineSource<F> {
     made: bool,
 }
 
-impl<F: LineFormat> LineSource<F> {
-    pub(crate) fn new(format: F, input: Input, options: &ReadOptions) -> Self {
-        Self::over(format, input, options, |bytes| bytes)
+impl LineSource {
+    pub(crate) fn new(format: impl LineFormat, input: Input, options: &ReadOptions) -> Self {
+        Self::over(Box::new(format), input, options, |bytes| bytes)
     }
 
     /// Reads the lines of the text into which `text` converts the bytes of the file.
     pub(crate) fn over(
-        format: F,
+        format: Box<dyn LineFormat>,
         input: Input,
         options: &ReadOptions,
         text: impl FnOnce(Box<dyn Read + Send>) -> Box<dyn Read + Send>,
@@ -238,19 +238,13 @@ fn without_return(line: &[u8]) -> &[u8] {
     line.strip_suffix(b"\r").unwrap_or(line)
 }
 
-impl<F: LineFormat> Source for LineSource<F> {
+impl Source for LineSource {
     fn fill(&mut self, out: &mut Vec<Request>) -> Result<bool> {
         let goal = out.len() + ROWS;
         while out.len() < goal {
-            let mut text = &self.buffer[self.start..self.end];
+            let text = &self.buffer[self.start..self.end];
             let before = out.len();
-            while let Some((request, rest)) = self.format.parse_fast(text, &mut self.context) {
-                out.push(request);
-                text = rest;
-                if out.len() == goal {
-                    break;
-                }
-            }
+            let text = self.format.parse_fast_run(text, goal, &mut self.context, out);
             let lines = (out.len() - before) as u64;
             self.line += lines;
             self.context.ledger.seen += lines;

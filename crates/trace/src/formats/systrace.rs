@@ -43,9 +43,11 @@ const LONGEST_LINE: usize = 1 << 16;
 fn open(input: Input, options: &ReadOptions) -> Result<Box<dyn Source>> {
     let format = Ftrace::of_format(FORMAT.name);
     if let Some(begin) = begin_of_atrace(input.head()) {
-        return Ok(Box::new(LineSource::over(format, input, options, |text| after_words(text, begin))));
+        return Ok(Box::new(LineSource::over(Box::new(format), input, options, |text| {
+            after_words(text, begin)
+        })));
     }
-    Ok(Box::new(LineSource::over(format, input, options, |page| Box::new(Page::new(page)))))
+    Ok(Box::new(LineSource::over(Box::new(format), input, options, |page| Box::new(Page::new(page)))))
 }
 
 /// Whether this is HTML.

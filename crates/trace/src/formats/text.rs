@@ -58,7 +58,7 @@ impl Context {
 }
 
 /// A format in which a line is a record. `parse` appends the requests of the line, of which there is usually one, or none.
-pub(crate) trait LineFormat: Send {
+pub(crate) trait LineFormat: Send + 'static {
     /// Parses a line, which has no line end and is not empty.
     fn parse(&mut self, line: &[u8], context: &mut Context, out: &mut Vec<Request>) -> Result<()>;
     /// Parses the first line if it is well formed and has one request; returns the request and the lines after it. Otherwise,
@@ -66,6 +66,23 @@ pub(crate) trait LineFormat: Send {
     #[inline]
     fn parse_fast<'a>(&mut self, _lines: &'a [u8], _context: &mut Context) -> Option<(Request, &'a [u8])> {
         None
+    }
+    /// Appends the requests of the first lines as long as [`LineFormat::parse_fast`] reads them and `out` has fewer than `goal`;
+    /// returns the lines after them. Each format has this loop, so that only the loop is called through a pointer.
+    fn parse_fast_run<'a>(
+        &mut self,
+        mut lines: &'a [u8],
+        goal: usize,
+        context: &mut Context,
+        out: &mut Vec<Request>,
+    ) -> &'a [u8] {
+        while out.len() < goal
+            && let Some((request, rest)) = self.parse_fast(lines, context)
+        {
+            out.push(request);
+            lines = rest;
+        }
+        lines
     }
     /// Called once at the end of the input, for formats that pair events.
     fn finish(&mut self, _context: &mut Context, _out: &mut Vec<Request>) -> Result<()> {
