@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from conftest import COMMAND, PATIENCE_S, emmclab, environment, kept_cells
+from emmclab.runtime import files
 
 #: Work that takes far longer than the timeout below on any machine, within one call of the core or of a
 #: library: only a command that checks for the signal during this work can end in time.
@@ -131,6 +132,20 @@ def test_what_was_written_before_the_interruption_is_named(trace: Path, tmp_path
     if process.returncode == 0:
         pytest.skip("the command ended before the signal came")
     assert "interrupted; complete: page.html" in said
+
+
+def test_a_file_in_place_is_named_though_the_interruption_comes_before_its_writing_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "written", [])
+    page = tmp_path / "page.html"
+    with pytest.raises(KeyboardInterrupt), files.noted(page):
+        page.write_text("whole")
+        raise KeyboardInterrupt
+    assert files.written == [str(page)]
+    with pytest.raises(KeyboardInterrupt), files.noted(page):
+        raise KeyboardInterrupt
+    assert files.written == [str(page)], "it was not written again"
 
 
 def test_a_study_that_preconditions_ends_at_once_and_goes_on_later(trace: Path, tmp_path: Path) -> None:

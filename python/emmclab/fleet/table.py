@@ -14,7 +14,7 @@ from emmclab.fleet.figures import FIGURES
 from emmclab.fleet.row import FIXED, HISTOGRAM
 from emmclab.fleet.table_types import Description
 from emmclab.runtime import seal
-from emmclab.runtime.files import folder_aside, put_in_place, written
+from emmclab.runtime.files import folder_aside, noted, put_in_place
 from emmclab.runtime.parquet import questions, quoted
 
 #: Metadata key of the description of the table.
@@ -143,8 +143,8 @@ def write(
                 f"(format parquet, compression zstd, kv_metadata {about})"
             )
         seal.seal(made)
-        put_in_place(made, path)
-    written.append(str(path))
+        with noted(path):
+            put_in_place(made, path)
 
 
 def _in_order(database: duckdb.DuckDBPyConnection, metadata: Sequence[str]) -> list[str]:

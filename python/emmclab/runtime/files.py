@@ -114,6 +114,32 @@ def sweep(folder: Path) -> None:
     _core.sweep(folder)
 
 
+@contextlib.contextmanager
+def noted(path: str | PathLike[str]) -> Iterator[None]:
+    """Note a file as written that is renamed to `path` in this context; `-` (stdout) is not a file.
+
+    If the context ends by an exception, such as that of Ctrl-C, the file is noted if it is in place already.
+    """
+    before = _identity(path)
+    try:
+        yield
+    except BaseException:
+        if _identity(path) not in (None, before):
+            written.append(os.fspath(path))
+        raise
+    if os.fspath(path) != "-":
+        written.append(os.fspath(path))
+
+
+def _identity(path: str | PathLike[str]) -> tuple[int, int] | None:
+    """Return the device and the inode of a file; None if there is none."""
+    try:
+        found = Path(path).stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
 def write_whole(path: str | Path, content: str | bytes) -> None:
     """Write a file atomically: to a temporary file that is then renamed; on failure nothing is left behind.
 
@@ -125,8 +151,8 @@ def write_whole(path: str | Path, content: str | bytes) -> None:
     """
     from emmclab import _core
 
-    _core.write_whole(path, content.encode() if isinstance(content, str) else content)
-    written.append(str(path))
+    with noted(path):
+        _core.write_whole(path, content.encode() if isinstance(content, str) else content)
 
 
 def write_pieces(path: Path, pieces: Iterable[str]) -> None:
@@ -145,12 +171,12 @@ def write_pieces(path: Path, pieces: Iterable[str]) -> None:
                 file.writelines(pieces)
                 file.flush()
                 os.fsync(file.fileno())
-            put_in_place(made, path)
+            with noted(path):
+                put_in_place(made, path)
     except OSError as error:
         if isinstance(error, InputError):
             raise
         raise InputError.of(error, path) from error
-    written.append(str(path))
 
 
 def put_in_place(made: Path, path: Path) -> None:

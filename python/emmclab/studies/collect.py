@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from emmclab.errors import InputError
-from emmclab.runtime.files import folder_aside, folder_for_reading, put_in_place, written
+from emmclab.runtime.files import folder_aside, folder_for_reading, noted, put_in_place
 from emmclab.runtime.parquet import TableFile, database, quoted
 from emmclab.runtime.place import Place
 from emmclab.runtime.seal import is_whole
@@ -36,13 +36,12 @@ def collect(study: Study, cells: Sequence[Cell], places: Sequence[Place], output
         InputError: a place cannot be read, or contains no results.
     """
     try:
-        missing = _collect(study, cells, places, output)
+        with noted(output):
+            return _collect(study, cells, places, output)
     except OSError as error:
         if isinstance(error, InputError):
             raise
         raise InputError.of(error, output) from error
-    written.append(str(output))
-    return missing
 
 
 def _collect(study: Study, cells: Sequence[Cell], places: Sequence[Place], output: Path) -> list[Missing]:

@@ -6,14 +6,14 @@ import functools
 import json
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from os import PathLike, fspath
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from emmclab import _core
 from emmclab.errors import UnsupportedError
 from emmclab.runtime.extras import library
-from emmclab.runtime.files import digest, folder_aside, written
+from emmclab.runtime.files import digest, folder_aside, noted, written
 from emmclab.traces.journal import Journal
 from emmclab.traces.kernel_threads import kernel_threads
 from emmclab.traces.notebook import trace_html
@@ -389,9 +389,8 @@ class Trace:
             for batch in self.batches(progress):
                 writer.write(batch)
             left_out, lost = writer.losses()
-            writer.finish(self.ledger, self.header)
-            if fspath(path) != "-":
-                written.append(fspath(path))
+            with noted(path):
+                writer.finish(self.ledger, self.header)
         except BaseException:
             writer.abort()
             raise
