@@ -295,13 +295,13 @@ def test_a_missing_write_from_long_before_is_drawn_too() -> None:
 
 def test_what_was_not_covered_is_said_with_the_option_that_covers_it(pages: dict[str, Path]) -> None:
     text = pages["broken"].read_text()
-    for said in ("474 moments (--cuts 774)", "--tear sector", "--recovery e2fsck"):
+    for said in ("474 possible times (--cuts 774)", "--tear sector", "--recovery e2fsck"):
         assert said in text
     everything = copy.deepcopy(SUMMARY)
     everything["options"] |= {"tear": "sector", "recovery": "mount"}
     everything["covered"] |= {"cuts": 774, "chosen": 60_000, "legal_log10": 4.699}
     text = render(everything, _scene(10, 2))
-    assert not re.search(r"moments \(--cuts|--tear sector|--recovery e2fsck|other seeds", text)
+    assert not re.search(r"possible times \(--cuts|--tear sector|--recovery e2fsck|other seeds", text)
 
 
 @pytest.mark.parametrize(

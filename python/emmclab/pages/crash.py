@@ -125,8 +125,8 @@ def _head(summary: CrashSummary) -> Head:
     return Head(
         answer=words.headline(summary),
         lead=[
-            f"{words.workload(summary)} on {log['device']}{below}{on}: power was cut at {summary['cuts']:,} "
-            "moments, and each state that a cut may leave was recovered and judged."
+            f"{words.workload(summary)} on {log['device']}{below}{on}: power was cut {summary['cuts']:,} "
+            "times, and each state that a cut may leave was recovered and judged."
         ],
         tiles=_tiles(summary),
         notices=[Notice("caution", text) for text in words.cautions(summary)],
@@ -140,7 +140,7 @@ def _tiles(summary: CrashSummary) -> list[Tile]:
     return [
         Tile("Findings", str(len(summary["findings"])), note=losses),
         Tile("States tried", f"{summary['states']:,}"),
-        Tile("Cuts", f"{summary['cuts']:,}", note=f"of {covered['moments']:,} moments"),
+        Tile("Cuts", f"{summary['cuts']:,}", note=f"of {covered['moments']:,} possible times"),
         Tile("Lines acknowledged", f"{summary['log']['acknowledgements']:,}"),
         Tile(
             "Legal states, at most", _power(*words.power_of_ten(covered["legal_log10"])), note="at these cuts"
@@ -304,7 +304,7 @@ def _provenance(summary: CrashSummary) -> list[tuple[str, str]]:
     ]
     if about is not None and about["name"]:
         rows.append(("Operations and seed of the workload", f"{about['operations']:,}, {about['seed']}"))
-    rows.append(("Contents of the log", f"{log['commands']:,} commands, {log['moments']:,} moments"))
+    rows.append(("Contents of the log", f"{log['commands']:,} commands, {log['moments']:,} events"))
     keys = ("cuts", "states", "seed", "tear", "recovery", "check", "recovery_cuts")
     values = dict(options)
     rows.append(("Options", ", ".join(f"{key} = {values[key]}" for key in keys)))

@@ -142,7 +142,7 @@ def covered(summary: CrashSummary) -> list[tuple[str, str]]:
         "inside": "512 bytes; in flight, and not reliable, they may be garbled",
     }.get(options["tear"], options["tear"])
     rows = [
-        ("Moments", f"{tried['cuts']:,} of {tried['moments']:,} at which power could be cut"),
+        ("Cuts", f"{tried['cuts']:,} of {tried['moments']:,} possible times"),
         ("States the contract allows at these cuts, at most", legal),
         ("States chosen", f"{tried['chosen']:,}, by {options['states'].replace(',', ', ')}"),
         ("Equal to an earlier one", f"{tried['equal']:,}, left out"),
@@ -172,7 +172,7 @@ def not_covered(summary: CrashSummary) -> list[str]:
     options, tried, log = summary["options"], summary["covered"], summary["log"]
     left = []
     if tried["cuts"] < tried["moments"]:
-        left.append(f"{tried['moments'] - tried['cuts']:,} moments (--cuts {tried['moments']})")
+        left.append(f"{tried['moments'] - tried['cuts']:,} possible times (--cuts {tried['moments']})")
     if 10.0 ** min(tried["legal_log10"], 18.0) > tried["chosen"]:
         left.append(
             "other states that the contract allows (larger numbers in --states, other values of --seed)"
