@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -90,13 +91,31 @@ class Visit:
         return cut
 
 
+@pytest.fixture(scope="module")
+def visits(browser: Browser, request: pytest.FixtureRequest) -> Iterator[Callable[[str], Visit]]:
+    """The visits of the pages `one`, `several` and `simulated`, for tests that do not change window or theme.
+
+    A page is loaded once, because loading and drawing it takes seconds.
+    """
+    begun: dict[str, Visit] = {}
+
+    def visit(name: str) -> Visit:
+        if name not in begun:
+            begun[name] = Visit(browser, request.getfixturevalue(name))
+        return begun[name]
+
+    yield visit
+    for one in begun.values():
+        one.page.close()
+
+
 @pytest.mark.parametrize(
     ("name", "charts"), [pytest.param("one", 19, marks=pytest.mark.slow), ("several", 19), ("simulated", 9)]
 )
 def test_every_chart_is_drawn_in_silence_and_without_a_request(
-    browser: Browser, name: str, charts: int, request: pytest.FixtureRequest
+    visits: Callable[[str], Visit], name: str, charts: int
 ) -> None:
-    visit = Visit(browser, request.getfixturevalue(name))
+    visit = visits(name)
     count = visit.draw_all()
     assert count >= charts
     empty = visit.page.locator(".chart").evaluate_all(
@@ -105,7 +124,6 @@ def test_every_chart_is_drawn_in_silence_and_without_a_request(
     assert empty == []
     assert visit.words == []
     assert visit.requests == []
-    visit.page.close()
 
 
 def test_a_phone_shows_results_of_runs_on_its_first_screen(browser: Browser, simulated: Path) -> None:
@@ -121,13 +139,12 @@ def test_a_phone_shows_results_of_runs_on_its_first_screen(browser: Browser, sim
 
 
 @pytest.mark.parametrize("figure", ["response_cdf", "waits", "time_line", "response_histogram"])
-def test_a_page_of_runs_draws(browser: Browser, simulated: Path, figure: str) -> None:
-    visit = Visit(browser, simulated)
+def test_a_page_of_runs_draws(visits: Callable[[str], Visit], figure: str) -> None:
+    visit = visits("simulated")
     chart = visit.page.locator(f"#{figure} .chart").first
     chart.scroll_into_view_if_needed()
     chart.locator("svg path[d]").first.wait_for(state="attached")
     assert visit.words == []
-    visit.page.close()
 
 
 def test_where_the_time_goes_is_drawn_in_ms_so_that_a_slower_device_has_a_longer_bar(trace: Path) -> None:
@@ -160,10 +177,8 @@ def test_miss_ratios_and_loads_over_time_stand_on_the_page_of_a_trace(
     visit.page.close()
 
 
-def test_without_caches_the_page_has_no_empty_figure_of_them(browser: Browser, one: Path) -> None:
-    visit = Visit(browser, one)
-    assert visit.page.locator("#miss_ratio").count() == 0
-    visit.page.close()
+def test_without_caches_the_page_has_no_empty_figure_of_them(visits: Callable[[str], Visit]) -> None:
+    assert visits("one").page.locator("#miss_ratio").count() == 0
 
 
 @pytest.mark.parametrize(
@@ -235,8 +250,8 @@ def test_dark_follows_the_system_and_the_button(browser: Browser, one: Path) -> 
     visit.page.close()
 
 
-def test_tables_sort_by_column_and_keep_published_rows_with_theirs(browser: Browser, several: Path) -> None:
-    visit = Visit(browser, several)
+def test_tables_sort_by_column_and_keep_published_rows_with_theirs(visits: Callable[[str], Visit]) -> None:
+    visit = visits("several")
     visit.draw_all()
     table = visit.page.locator("#tables table.sortable").first
     requests = table.get_by_role("button", name="Requests", exact=True)
@@ -248,11 +263,10 @@ def test_tables_sort_by_column_and_keep_published_rows_with_theirs(browser: Brow
     assert table.locator("th[aria-sort]").get_attribute("aria-sort") == "ascending"
     bodies = table.evaluate("t => [...t.tBodies].map(b => [...b.rows].map(r => r.cells[0].textContent))")
     assert ["log106_Messaging", "published"] in bodies
-    visit.page.close()
 
 
-def test_keyboard_reaches_the_sorting_and_the_regions(browser: Browser, several: Path) -> None:
-    visit = Visit(browser, several)
+def test_keyboard_reaches_the_sorting_and_the_regions(visits: Callable[[str], Visit]) -> None:
+    visit = visits("several")
     visit.page.locator("#tables table.sortable thead button").nth(2).focus()
     visit.page.keyboard.press("Enter")
     assert visit.page.locator("th[aria-sort='descending']").count() == 1
@@ -262,13 +276,12 @@ def test_keyboard_reaches_the_sorting_and_the_regions(browser: Browser, several:
         ".filter(e => !e.ariaLabel && !e.closest('[aria-hidden]')).length"
     )
     assert unnamed == 0
-    visit.page.close()
 
 
 def test_figure_gives_its_data_and_its_drawing(
-    browser: Browser, one: Path, trace: Path, tmp_path: Path
+    visits: Callable[[str], Visit], trace: Path, tmp_path: Path
 ) -> None:
-    visit = Visit(browser, one)
+    visit = visits("one")
     visit.draw_all()
     figure = visit.page.locator("#size_distribution")
     figure.locator("summary").click()
@@ -286,7 +299,6 @@ def test_figure_gives_its_data_and_its_drawing(
         figure.locator(".save-svg").click()
     saved.value.save_as(tmp_path / "figure.svg")
     assert (tmp_path / "figure.svg").read_text().startswith("<svg")
-    visit.page.close()
 
 
 def test_what_is_not_recorded_is_said(browser: Browser, tmp_path: Path) -> None:
@@ -317,9 +329,9 @@ def test_foreign_names_are_text_not_markup(browser: Browser, trace: Path, tmp_pa
 
 @pytest.mark.parametrize("name", ["one", "several"])
 def test_numbers_come_before_provenance_which_is_folded_and_whole(
-    browser: Browser, name: str, request: pytest.FixtureRequest
+    visits: Callable[[str], Visit], name: str
 ) -> None:
-    visit = Visit(browser, request.getfixturevalue(name))
+    visit = visits(name)
     provenance = visit.page.locator(".provenance")
     assert provenance.locator("details:not([open])").count() == 1
     assert provenance.bounding_box()["height"] < 120  # type: ignore[index]
@@ -330,8 +342,8 @@ def test_numbers_come_before_provenance_which_is_folded_and_whole(
     assert order == ["tiles", "verdict", "tables", "provenance"]
 
 
-def test_a_finding_that_is_not_shown_does_not_look_like_a_failure(browser: Browser, several: Path) -> None:
-    visit = Visit(browser, several)
+def test_a_finding_that_is_not_shown_does_not_look_like_a_failure(visits: Callable[[str], Visit]) -> None:
+    visit = visits("several")
     colours = {
         text: visit.page.locator("#verdict .badge", has_text=text).first.evaluate(
             "e => getComputedStyle(e).backgroundColor"
@@ -343,8 +355,8 @@ def test_a_finding_that_is_not_shown_does_not_look_like_a_failure(browser: Brows
     assert colours["yes"] != colours["no"]
 
 
-def test_flags_that_a_format_cannot_record_are_a_dash(browser: Browser, one: Path) -> None:
-    visit = Visit(browser, one)
+def test_flags_that_a_format_cannot_record_are_a_dash(visits: Callable[[str], Visit]) -> None:
+    visit = visits("one")
     visit.draw_all()
     drawn = visit.page.locator("#flags svg").first
     assert drawn.locator("text", has_text="–").count() >= 3
