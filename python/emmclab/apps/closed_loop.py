@@ -17,7 +17,7 @@ from emmclab.devices.layers import Setting, stack
 from emmclab.devices.preconditioning import no_trace
 from emmclab.devices.result import Result
 from emmclab.runtime.document import Document
-from emmclab.runtime.files import written
+from emmclab.runtime.files import noted
 from emmclab.traces.made_types import MadeFrom
 
 if TYPE_CHECKING:
@@ -346,23 +346,23 @@ def run_application(
     ).to_dict()
     options = {"network": network, "seed": seed, "limit_s": limit_s, "what_if": list(what_if)}
     options |= {name: said[name] for name in ("filesystems", "synced")}
-    found = json.loads(
-        _core.run_app(
-            program,
-            setup,
-            device.seeded(seed).core,
-            options,
-            {"precondition": aging, "seed": seed, "check": check},
-            images=None if images is None else fspath(images),
-            images_limit=images_limit,
-            layers=stack(layers, layer_settings or {}),
-            second=None if other is None else other.seeded(seed).core,
-            perfetto=None if perfetto is None else fspath(perfetto),
-            events=None if events is None else fspath(events),
-            about=json.dumps({"application": name, "device": device.name, **options, "options": said}),
+    with noted(events, perfetto):
+        found = json.loads(
+            _core.run_app(
+                program,
+                setup,
+                device.seeded(seed).core,
+                options,
+                {"precondition": aging, "seed": seed, "check": check},
+                images=None if images is None else fspath(images),
+                images_limit=images_limit,
+                layers=stack(layers, layer_settings or {}),
+                second=None if other is None else other.seeded(seed).core,
+                perfetto=None if perfetto is None else fspath(perfetto),
+                events=None if events is None else fspath(events),
+                about=json.dumps({"application": name, "device": device.name, **options, "options": said}),
+            )
         )
-    )
-    written.extend(fspath(path) for path in (events, perfetto) if path is not None)
     return AppResult({**found, "options": said})
 
 

@@ -17,7 +17,7 @@ from emmclab.devices.result import Result
 from emmclab.devices.run_options import OptionsOfAnyLayers, RunOptions, SimulationProgress, checked
 from emmclab.devices.setting_types import Capabilities, ExplainedSetting, FittedFigure
 from emmclab.errors import ConfigError, FormatError
-from emmclab.runtime.files import written
+from emmclab.runtime.files import noted
 from emmclab.traces.profile_options import bin_ns, percentiles_of
 from emmclab.traces.reading import combine, read
 from emmclab.traces.trace import Ledger, Trace
@@ -359,8 +359,8 @@ class Device:
         said = _said(given, second)
         whence = {} if made is None else {"provenance": made.to_dict()}
         about = {"trace": source.name, "device": self.name, **whence, "options": said}
-        result = json.loads(run.finish(ledger, json.dumps(about)))
-        written.extend(fspath(given[name]) for name in ("events", "perfetto") if given[name] is not None)
+        with noted(given["events"], given["perfetto"]):
+            result = json.loads(run.finish(ledger, json.dumps(about)))
         return Result({"trace": source.name, **result, **whence, "options": said})
 
 

@@ -115,23 +115,24 @@ def sweep(folder: Path) -> None:
 
 
 @contextlib.contextmanager
-def noted(path: str | PathLike[str]) -> Iterator[None]:
-    """Note a file as written that is renamed to `path` in this context; `-` (stdout) is not a file.
+def noted(*paths: str | PathLike[str] | None) -> Iterator[None]:
+    """Add the files that are written atomically in this context to `written`.
 
-    If the context ends by an exception, such as that of Ctrl-C, the file is noted if it is in place already.
+    None and `-` (stdout) are no files. If an exception ends the context, such as that of Ctrl-C, only the
+    files that are already in place are added.
     """
-    before = _identity(path)
+    files = [os.fspath(path) for path in paths if path is not None and os.fspath(path) != "-"]
+    before = [_identity(path) for path in files]
     try:
         yield
     except BaseException:
-        if _identity(path) not in (None, before):
-            written.append(os.fspath(path))
+        pairs = zip(files, before, strict=True)
+        written.extend(path for path, former in pairs if _identity(path) not in (None, former))
         raise
-    if os.fspath(path) != "-":
-        written.append(os.fspath(path))
+    written.extend(files)
 
 
-def _identity(path: str | PathLike[str]) -> tuple[int, int] | None:
+def _identity(path: str) -> tuple[int, int] | None:
     """Return the device and the inode of a file; None if there is none."""
     try:
         found = Path(path).stat()
