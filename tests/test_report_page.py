@@ -93,7 +93,7 @@ class Visit:
 
 @pytest.fixture(scope="module")
 def visits(browser: Browser, request: pytest.FixtureRequest) -> Iterator[Callable[[str], Visit]]:
-    """The visits of the pages `one`, `several` and `simulated`, for tests that do not change window or theme.
+    """Give the visit of the page `one`, `several` or `simulated` to tests that keep window size and theme.
 
     A page is loaded once, because loading and drawing it takes seconds.
     """

@@ -221,7 +221,7 @@ impl Counters {
 
 /// The two observers of each operation of a device: its counters and the observer of the caller.
 pub(crate) trait Log: Observer {
-    /// Time that ways have spent on collection so far.
+    /// Total time that the ways have spent on garbage collection.
     fn gc_time(&self) -> Nanos;
 }
 

@@ -92,7 +92,8 @@ impl Device {
         }
     }
 
-    /// Reports nothing but completions. A build for tests has no code of its own for this, as that would take long to compile.
+    /// Executes an operation for an observer that needs only completions. A build for tests takes the path of the other observers,
+    /// because one more copy of the device takes long to compile.
     #[inline(never)]
     fn act_unobserved(
         &mut self,
@@ -160,25 +161,21 @@ impl Device {
     }
 
     /// Submits a request without an observer and executes everything until it is complete. Returns the completion time. Meant for many
-    /// consecutive writes, such as filling a device; not generic, so that it is compiled once, in this crate.
+    /// consecutive writes, such as filling a device.
     ///
     /// # Errors
     /// As [`Device::submit`].
-    #[inline(never)]
     pub fn complete(&mut self, command: &Command) -> Result<Nanos> {
         self.submit(command, &mut Quiet)?;
         Ok(self.settle(&mut Quiet))
     }
 
-    /// As [`Device::advance`], without an observer. Compiled once, in this crate.
-    #[inline(never)]
+    /// As [`Device::advance`], without an observer.
     pub fn idle_until(&mut self, until: Nanos) {
         self.advance(until, &mut Quiet);
     }
 
-    /// Completes all accepted requests, idles for `idle`, and powers the device off in good order, without an observer. Compiled once, in
-    /// this crate.
-    #[inline(never)]
+    /// Completes all accepted requests, idles for `idle`, and powers the device off in good order, without an observer.
     pub fn switch_off(&mut self, idle: Nanos) {
         self.settle(&mut Quiet);
         if idle > Nanos::ZERO {

@@ -15,7 +15,7 @@ macro_rules! observer {
         pub trait Observer {
             /// Whether [`PageProgrammed::units`] is needed, page by page; if not, a run of moves is one event.
             const UNITS: bool = true;
-            /// Whether other events than completions are needed; if not, the device reports none of them.
+            /// Whether it needs events other than completions; if not, the device reports only completions.
             const EVENTS: bool = true;
 
             /// A request is complete; reported in order of arrival.

@@ -67,8 +67,9 @@ pub(crate) trait LineFormat: Send + 'static {
     fn parse_fast<'a>(&mut self, _lines: &'a [u8], _context: &mut Context) -> Option<(Request, &'a [u8])> {
         None
     }
-    /// Appends the requests of the first lines as long as [`LineFormat::parse_fast`] reads them and `out` has fewer than `goal`;
-    /// returns the lines after them. Each format has this loop, so that only the loop is called through a pointer.
+    /// Parses lines with [`LineFormat::parse_fast`] and appends their requests, until a line needs [`LineFormat::parse`] or `out`
+    /// has `goal` requests. Returns the remaining lines. The loop is compiled for each format, so that many lines cost one call
+    /// through a pointer.
     fn parse_fast_run<'a>(
         &mut self,
         mut lines: &'a [u8],

@@ -39,7 +39,7 @@ def _octaves(value: float, least: float, most: float) -> float:
 
 @dataclass(frozen=True)
 class Point:
-    """An application on the seven cards other than Kingston, with one number of log blocks."""
+    """Run times of an application on the seven cards other than Kingston, for one number of log blocks."""
 
     slowest_s: float
     #: The length of the chart's axis. The longest bar should be between half of the axis and the whole axis.
