@@ -175,7 +175,7 @@ PACKAGES = {
     "man-db": ("man",),
     "mount": ("losetup", "mount"),
     "qemu-utils": ("qemu-io",),
-    "util-linux": ("setpriv",),
+    "util-linux": ("setpriv", "unshare"),
 }
 
 
@@ -223,6 +223,26 @@ def need(*tools: str) -> None:
         if shutil.which(tool, path=f"{os.environ['PATH']}:/usr/sbin:/sbin") is None:
             package = next((name for name, tools in PACKAGES.items() if tool in tools), tool)
             missing(tool, f"apt-get install {package}")
+
+
+def make_btrfs(disk: str | Path) -> None:
+    """Make a btrfs on a disk or in a file, in a mount namespace without the loop devices of other tests.
+
+    `mkfs.btrfs` asks for the file behind every mounted loop device. It fails if the server of one is
+    killed at that moment.
+    """
+    need("mkfs.btrfs", "unshare")
+    script = """
+PATH=$PATH:/usr/sbin:/sbin
+while read -r source target _; do
+    case $source in /dev/loop*) umount --lazy "$target" ;; esac
+done </proc/self/mounts
+exec mkfs.btrfs -q -f "$1"
+"""
+    # Slave: what is unmounted outside is unmounted in the namespace too, and no loop device stays busy.
+    command = ["unshare", "--mount", "--propagation", "slave", "sh", "-c", script, "sh", str(disk)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
 
 
 @contextlib.contextmanager

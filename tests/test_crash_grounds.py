@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from conftest import emmclab, need
+from conftest import emmclab, make_btrfs, need
 from emmclab.crash.explore import Options, require_recoverable
 from emmclab.crash.grounds import contents_of, digest, grounds
 from emmclab.crash.kernel_log import complaints_about
@@ -96,21 +98,28 @@ def test_of_the_kernel_what_complains_about_the_device_is_quoted() -> None:
     assert complaints_about("loop2", records) == ""
 
 
-def image_of(folder: Path, *make: str) -> Path:
-    import subprocess
-
+def image_of(folder: Path, make: Callable[[Path], object]) -> Path:
     image = folder / "disk.img"
     with image.open("wb") as file:
         file.truncate(320 << 20)
-    subprocess.run([*make, str(image)], check=True, capture_output=True)
+    make(image)
     return image
 
 
+def make_ext4(image: Path) -> None:
+    need("mkfs.ext4")
+    subprocess.run(["mkfs.ext4", "-q", str(image)], check=True, capture_output=True)
+
+
+def make_xfs(image: Path) -> None:
+    need("mkfs.xfs")
+    subprocess.run(["mkfs.xfs", "-q", str(image)], check=True, capture_output=True)
+
+
 @pytest.mark.usefixtures("root")
-@pytest.mark.parametrize("make", [("mkfs.xfs", "-q"), ("mkfs.btrfs", "-q"), ("mkfs.ext4", "-q")])
-def test_states_of_one_disk_are_mounted_side_by_side(tmp_path: Path, make: tuple[str, ...]) -> None:
-    need(make[0])
-    image = image_of(tmp_path, *make)
+@pytest.mark.parametrize("make", [make_xfs, make_btrfs, make_ext4])
+def test_states_of_one_disk_are_mounted_side_by_side(tmp_path: Path, make: Callable[[Path], object]) -> None:
+    image = image_of(tmp_path, make)
     failed: list[BaseException] = []
 
     def judge(number: int) -> None:
@@ -137,8 +146,7 @@ def test_states_of_one_disk_are_mounted_side_by_side(tmp_path: Path, make: tuple
 
 @pytest.mark.usefixtures("root")
 def test_a_mount_that_fails_gives_the_reason_of_the_kernel(tmp_path: Path) -> None:
-    need("mkfs.ext4")
-    image = image_of(tmp_path, "mkfs.ext4", "-q")
+    image = image_of(tmp_path, make_ext4)
     with image.open("r+b") as file:
         file.seek(1024 + 0x3FC)
         file.write(b"\0\1\2\3")
@@ -153,8 +161,6 @@ def test_a_mount_that_fails_gives_the_reason_of_the_kernel(tmp_path: Path) -> No
 
 
 def test_a_workload_with_think_times_pauses_and_goes_on(tmp_path: Path) -> None:
-    import subprocess
-
     process = subprocess.Popen(["sleep", "0.5"], start_new_session=True)
     with Thinking(process.pid, tmp_path, seed=3) as thinking:
         assert process.wait(timeout=60) == 0
@@ -176,8 +182,6 @@ def dm_log(path: Path, line: str) -> None:
 
 
 def ext4_with(folder: Path, name: str, files: dict[str, bytes]) -> Path:
-    import subprocess
-
     held, image = folder / f"{name}.files", folder / f"{name}.img"
     held.mkdir()
     for path, data in files.items():

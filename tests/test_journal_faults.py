@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import emmclab as lab
-from conftest import need
+from conftest import make_btrfs, need
 
 _MB = 1 << 20
 #: A journal of 4 MB wraps around within a test, and is made by mkfs, not later by the kernel.
@@ -157,12 +157,12 @@ def test_a_file_system_may_grow_while_it_is_written_to(mode: str, tmp_path: Path
 @pytest.mark.usefixtures("root")
 @pytest.mark.parametrize("mode", ["delta", "aware"])
 def test_another_file_system_in_its_place_finds_nothing_of_the_one_before(mode: str, tmp_path: Path) -> None:
-    need("mkfs.ext4", "mkfs.btrfs", "e2fsck")
+    need("mkfs.ext4", "e2fsck")
     mount = tmp_path / "mnt"
     with _served(mode, mkfs="ext4", mkfs_options=_MKFS, mount=mount) as disk:
         _Files(mount).write(30)
         disk.unmount()
-        _shell(disk, "mkfs.btrfs -q -f $DISK")
+        make_btrfs(disk.path)
         disk.mount(mount)
         foreign = _Files(mount)
         foreign.write(30)
