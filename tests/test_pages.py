@@ -15,6 +15,7 @@ import pytest
 from playwright.sync_api import Browser
 
 import emmclab
+from charts import invalid_charts
 from conftest import biotracer, need_library
 from conftest import emmclab as emmclab_command
 from emmclab.devices.advise import advise
@@ -279,6 +280,11 @@ def test_a_page_fits_every_width_and_theme_in_silence_and_is_accessible(
     browser: Browser, made: Callable[[str], Path], axe: str, kind: str
 ) -> None:
     check_fit(browser, made(kind), axe)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_chart_is_valid_by_the_schema_of_vega_lite(made: Callable[[str], Path], kind: str) -> None:
+    assert invalid_charts(made(kind)) == {}
 
 
 @pytest.mark.parametrize("kind", KINDS)

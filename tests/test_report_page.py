@@ -11,6 +11,7 @@ import pytest
 from playwright.sync_api import Browser, Page, Route
 
 import emmclab
+from charts import faults_of, invalid_charts
 from conftest import PATIENCE_S
 from emmclab.pages.plots import simulated as simulated_plots
 from emmclab.pages.profiles import write_report
@@ -124,6 +125,17 @@ def test_every_chart_is_drawn_in_silence_and_without_a_request(
     assert empty == []
     assert visit.words == []
     assert visit.requests == []
+
+
+@pytest.mark.parametrize("name", ["several", "simulated"])
+def test_every_chart_is_valid_by_the_schema_of_vega_lite(name: str, request: pytest.FixtureRequest) -> None:
+    assert invalid_charts(request.getfixturevalue(name)) == {}
+
+
+def test_an_unknown_mark_is_not_valid_by_the_schema_of_vega_lite() -> None:
+    spec = {"data": {"name": "rows"}, "mark": "point", "encoding": {}}
+    assert faults_of(spec) == []
+    assert faults_of(spec | {"mark": "points"}) != []
 
 
 def test_a_phone_shows_results_of_runs_on_its_first_screen(browser: Browser, simulated: Path) -> None:

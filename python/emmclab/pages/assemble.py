@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any, TypedDict
 
 import jinja2
@@ -13,6 +14,7 @@ from emmclab.devices.provenance import RECORD
 from emmclab.pages.head import Head, Provenance
 from emmclab.pages.library import library
 from emmclab.pages.plots import Figure, Rows
+from emmclab.pages.plots.figure import specification
 from emmclab.pages.theme import DARK, LIGHT
 from emmclab.runtime.signed import signed
 
@@ -40,6 +42,35 @@ def assemble(
     each figure. `trace_names` are those of `names` that are names of traces; others may be names of settings
     or readings.
     """
+    figures = [figure for figure in figures if rows[figure.name] or not figure.optional]
+    drawn = [_figure(figure, rows[figure.name], names, trace_names) for figure in figures]
+    for figure in drawn:
+        figure["beside"] = (beside or {}).get(figure["name"], ())
+    picture = next((figure for figure in drawn if figure["name"] == head.picture and figure["charts"]), None)
+    data = {figure.name: _columns(rows[figure.name], names) for figure in figures}
+    specs = {chart["id"]: chart["spec"] for figure in drawn for chart in figure["charts"]}
+    return (
+        _templates()
+        .get_template(template)
+        .render(
+            version=__version__,
+            title=title,
+            head=head,
+            provenance=provenance,
+            picture=picture,
+            figures=[figure for figure in drawn if figure is not picture],
+            library=_script(library()),
+            record_name=RECORD,
+            record=None if provenance.record is None else _json(provenance.record),
+            page_data=_json({"themes": {"light": LIGHT, "dark": DARK}, "specs": specs, "data": data}),
+            **content,
+        )
+    )
+
+
+@cache
+def _templates() -> jinja2.Environment:
+    """Return the environment of all templates, each of which is compiled once in a process."""
     environment = jinja2.Environment(
         loader=jinja2.ChoiceLoader(
             [jinja2.PackageLoader("emmclab", folder) for folder in ("pages", "papers")]
@@ -51,26 +82,7 @@ def assemble(
     )
     environment.filters["cell"] = _cell
     environment.filters["signed"] = signed
-    figures = [figure for figure in figures if rows[figure.name] or not figure.optional]
-    drawn = [_figure(figure, rows[figure.name], names, trace_names) for figure in figures]
-    for figure in drawn:
-        figure["beside"] = (beside or {}).get(figure["name"], ())
-    picture = next((figure for figure in drawn if figure["name"] == head.picture and figure["charts"]), None)
-    data = {figure.name: _columns(rows[figure.name], names) for figure in figures}
-    specs = {chart["id"]: chart["spec"] for figure in drawn for chart in figure["charts"]}
-    return environment.get_template(template).render(
-        version=__version__,
-        title=title,
-        head=head,
-        provenance=provenance,
-        picture=picture,
-        figures=[figure for figure in drawn if figure is not picture],
-        library=_script(library()),
-        record_name=RECORD,
-        record=None if provenance.record is None else _json(provenance.record),
-        page_data=_json({"themes": {"light": LIGHT, "dark": DARK}, "specs": specs, "data": data}),
-        **content,
-    )
+    return environment
 
 
 class _DrawnChart(TypedDict):
@@ -112,7 +124,7 @@ def _figure(figure: Figure, rows: Rows, traces: Sequence[str], inputs: Sequence[
     charts: list[_DrawnChart] = []
     for number, (trace, part) in enumerate(parts):
         if figure.can_draw(part):
-            spec = figure.draw(part).to_dict()
+            spec = specification(figure.draw(part))
             if "vconcat" not in spec:
                 spec["autosize"] = {"type": "fit-x", "contains": "padding"}
             _forget_rows(spec)

@@ -50,3 +50,13 @@ class Figure:
     def can_draw(self, rows: Rows) -> bool:
         """Return whether any row has the values that the chart needs."""
         return any(row.get(self.needs) is not None for row in rows)
+
+
+def specification(chart: Chart) -> dict[str, Any]:
+    """Return a chart in Vega-Lite.
+
+    It is not checked against the schema of Vega-Lite, which takes longer than the rest of a page. The tests
+    of the pages check it.
+    """
+    spec: dict[str, Any] = chart.to_dict(validate=False)
+    return spec

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from emmclab.pages.plots.catalogue import FIGURES
-from emmclab.pages.plots.figure import Chart, Rows
+from emmclab.pages.plots.figure import Chart, Rows, specification
 from emmclab.pages.plots.vega import convert
 from emmclab.pages.theme import LIGHT
 from emmclab.runtime.files import to_csv, write_whole
@@ -25,7 +25,7 @@ def write_charts(charts: Iterable[tuple[str, Chart, Rows]], folder: Path) -> int
     count = 0
     for name, chart, rows in charts:
         stem = re.sub(r"[^\w.-]+", "_", name)
-        spec = chart.properties(width=_WIDTH).to_dict()
+        spec = specification(chart.properties(width=_WIDTH))
         write_whole(folder / f"{stem}.svg", convert("vegalite_to_svg", spec, config=LIGHT))
         write_whole(folder / f"{stem}.pdf", convert("vegalite_to_pdf", spec, config=_PDF))
         write_whole(folder / f"{stem}.csv", to_csv(rows))

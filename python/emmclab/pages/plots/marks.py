@@ -15,7 +15,7 @@ _HEIGHT = 240
 
 def chart_of(rows: Rows, height: int = _HEIGHT) -> Chart:
     """Make a chart for rows, which the page stores once, with the width of its column."""
-    return alt.Chart(alt.InlineData(values=rows, name="rows")).properties(width="container", height=height)
+    return alt.Chart({"values": rows, "name": "rows"}).properties(width="container", height=height)
 
 
 def in_order(rows: Rows, field: str) -> list[Any]:

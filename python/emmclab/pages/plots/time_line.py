@@ -7,7 +7,7 @@ from typing import Any
 import altair as alt
 
 from emmclab.pages.plots.figure import Chart, Rows
-from emmclab.pages.plots.marks import in_order, symlog, tooltip
+from emmclab.pages.plots.marks import chart_of, in_order, symlog, tooltip
 from emmclab.pages.theme import CAUSE_COLOURS, OP_COLOURS
 
 #: Width for the labels of all panels, pixels, so that the panels are aligned.
@@ -55,10 +55,9 @@ def time_line(rows: Rows) -> Chart:
 
 
 def _base(rows: Rows, height: int, *, middle: bool = False) -> Chart:
-    data = alt.InlineData(values=rows, name="rows")
     at = "datum.time_s + datum.width_s / 2" if middle else "datum.time_s"
     times = {"at_s": at, "to_s": "datum.time_s + datum.width_s"}
-    return alt.Chart(data).properties(width=400, height=height).transform_calculate(**times)
+    return chart_of(rows, height).properties(width=400).transform_calculate(**times)
 
 
 def _x(rows: Rows, last: bool) -> alt.X:
