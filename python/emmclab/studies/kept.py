@@ -8,13 +8,12 @@ import hashlib
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import duckdb
 
 from emmclab.runtime import seal
-from emmclab.runtime.parquet import database, memory_database, quoted, refusing
+from emmclab.runtime.parquet import database, queries, questions, quoted
 from emmclab.studies.sorting import in_ranges
 
 #: Number of results that are fetched from the database at once.
@@ -50,43 +49,19 @@ class Kept(NamedTuple):
 _METADATA = f"kv_metadata {{{seal.KEY}: '{seal.UNSEALED}'}}"
 
 
-class PartWriter:
-    """Writes parts; keeps a database open for all of them."""
+def write_part(results: Sequence[Kept], path: Path, compression: str = "zstd, compression_level 1") -> None:
+    """Write results as a part, which is sealed; `compression` by its name in DuckDB.
 
-    def __init__(self, compression: str = "zstd, compression_level 1") -> None:
-        """Set the compression of parts, by its name in DuckDB."""
-        self._compression = compression
-        self._database: duckdb.DuckDBPyConnection | None = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def write(self, results: Sequence[Kept], path: Path) -> None:
-        """Write results as a part, which is sealed.
-
-        Raises:
-            InputError: the disk is full.
-        """
-        values = {name: [one[place] for one in results] for place, name in enumerate(Kept._fields)}
-        values[_CHECKSUM] = [one.checksum for one in results]
-        columns = ", ".join(f"unnest(${name}::varchar[]) as {name}" for name in values)
-        with refusing(path.parent):
-            if self._database is None:
-                self._database = memory_database()
-            how = f"format parquet, compression {self._compression}, {_METADATA}"
-            self._database.execute(f"copy (select {columns}) to '{quoted(path)}' ({how})", values)
-        seal.seal(path)
-
-    def close(self) -> None:
-        """Release all resources."""
-        opened, self._database = self._database, None
-        if opened is not None:
-            opened.close()
+    Raises:
+        InputError: the disk is full.
+    """
+    values = {name: [one[place] for one in results] for place, name in enumerate(Kept._fields)}
+    values[_CHECKSUM] = [one.checksum for one in results]
+    columns = ", ".join(f"unnest(${name}::varchar[]) as {name}" for name in values)
+    how = f"format parquet, compression {compression}, {_METADATA}"
+    with queries(path.parent) as asked:
+        asked.execute(f"copy (select {columns}) to '{quoted(path)}' ({how})", values)
+    seal.seal(path)
 
 
 def write_joined(results: Iterable[Kept], aside: Path) -> Path | None:
@@ -96,15 +71,14 @@ def write_joined(results: Iterable[Kept], aside: Path) -> Path | None:
         InputError: the disk is full.
     """
     pieces: list[Path] = []
-    with PartWriter("snappy") as writer:
-        left = iter(results)
-        while some := list(itertools.islice(left, _JOINED)):
-            pieces.append(aside / f"piece-{len(pieces)}.parquet")
-            writer.write(some, pieces[-1])
+    left = iter(results)
+    while some := list(itertools.islice(left, _JOINED)):
+        pieces.append(aside / f"piece-{len(pieces)}.parquet")
+        write_part(some, pieces[-1], "snappy")
     if not pieces:
         return None
     made = aside / "all.parquet"
-    with database(aside) as asked:
+    with queries(aside) as asked:
         how = f"format parquet, compression zstd, row_group_size {_GROUP}, {_METADATA}"
         asked.execute(f"copy (from read_parquet({listed(pieces)})) to '{quoted(made)}' ({how})")
     for piece in pieces:
@@ -115,7 +89,7 @@ def write_joined(results: Iterable[Kept], aside: Path) -> Path | None:
 
 def undamaged(part: Path) -> Iterator[Kept]:
     """Yield the results of a damaged part that are readable and have the right checksum."""
-    with memory_database() as asked, contextlib.suppress(duckdb.Error):
+    with questions() as asked, contextlib.suppress(duckdb.Error):
         groups = asked.execute(
             "select distinct row_group_id, row_group_num_rows from parquet_metadata($path) order by 1",
             {"path": str(part)},
@@ -144,7 +118,7 @@ def keys_of(parts: Sequence[Path], aside: Path) -> set[str]:
     Raises:
         InputError: a part is broken.
     """
-    with database(aside) as asked:
+    with queries(aside) as asked:
         asked.execute(f"select key from read_parquet({listed(parts)})")  # noqa: S608
         found: set[str] = set()
         while rows := asked.fetchmany(10_000):

@@ -23,7 +23,7 @@ from emmclab.runtime.parquet import Line, TableFile
 from emmclab.runtime.place import Folder, Place
 from emmclab.runtime.seal import is_whole
 from emmclab.studies.cell import Cell
-from emmclab.studies.kept import Kept, PartWriter, ask, keys_of, undamaged, write_joined
+from emmclab.studies.kept import Kept, ask, keys_of, undamaged, write_joined, write_part
 from emmclab.studies.kept_types import About, FailedRow, Index, MissingCell, RunRow
 from emmclab.studies.kinds import TABLES
 from emmclab.studies.kinds.kind import Images
@@ -156,13 +156,13 @@ class Store:
                     hint="run the study again (`emmclab run STUDY`), which repeats only what is damaged",
                 )
 
-    def add(self, results: Sequence[Kept], writer: PartWriter | None = None) -> None:
+    def add(self, results: Sequence[Kept]) -> None:
         """Store results as one part, atomically."""
         if not results:
             return
-        with self.place.aside() as aside, contextlib.ExitStack() as own:
+        with self.place.aside() as aside:
             made = aside / "part.parquet"
-            (writer or own.enter_context(PartWriter())).write(results, made)
+            write_part(results, made)
             self._put(made)
 
     def _put(self, made: Path) -> str:
@@ -344,7 +344,6 @@ class Keeper:
         self._parts = 0
         self._last = time.monotonic()
         self._thread = ThreadPoolExecutor(1, "keeper")
-        self._writer = PartWriter()
         self._writing: Future[None] | None = None
 
     def keep(self, results: Iterable[Kept]) -> None:
@@ -369,11 +368,10 @@ class Keeper:
             self._written()
         finally:
             self._thread.shutdown()
-            self._writer.close()
 
     def _write(self) -> None:
         waiting, self._waiting = self._waiting, []
-        self._writing = self._thread.submit(self._store.add, waiting, self._writer)
+        self._writing = self._thread.submit(self._store.add, waiting)
         self._parts += 1
         self._last = time.monotonic()
 
