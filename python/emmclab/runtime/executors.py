@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import multiprocessing
 import os
 import pickle
@@ -210,6 +211,10 @@ class Pool:
         """Do nothing: the processes end with each run."""
 
     def _start(self, work: Callable[[Any], Any]) -> _Worker:
+        if self._context.get_start_method() == "forkserver":
+            # The server imports what the work needs, so that not every worker has to.
+            called = work.func if isinstance(work, functools.partial) else work
+            self._context.set_forkserver_preload([__name__, called.__module__])
         ours, theirs = self._context.Pipe()
         process = self._context.Process(target=_serve, args=(theirs, work))
         process.start()
