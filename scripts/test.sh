@@ -57,6 +57,8 @@ trap 'kill -- -$rust 2>/dev/null; rm -f "$log" "$rust_log" "$EMMCLAB_SKIPPED"' E
 
 # The core that was built with the Rust tests, of the package in this folder.
 target=$(realpath "${CARGO_TARGET_DIR:-target}")
+# Each worker compiles the test modules again where this is set, as containers often do.
+unset PYTHONDONTWRITEBYTECODE
 export EMMCLAB_TESTED_CORE=$target/debug/deps/lib_core.so PYTHONPATH=$PWD/python:$PWD/tests/tested_core
 # A worker for each processor takes the next test that none has begun.
 .venv/bin/python -m pytest --numprocesses auto --dist worksteal "${marked[@]}" 2>&1 | tee "$log" || [ $? = 5 ] || status=1

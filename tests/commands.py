@@ -164,6 +164,10 @@ def _main() -> NoReturn:
     for module in pkgutil.walk_packages(emmclab.__path__, "emmclab."):
         importlib.import_module(module.name)
     # A forked process has only the thread that forked it.
+    import gc
+
+    gc.collect()
+    gc.freeze()
     threads = list(Path("/proc/self/task").iterdir())
     if len(threads) > 1:
         sys.exit(f"imports of the package have started {len(threads) - 1} threads: {__file__} cannot fork")
