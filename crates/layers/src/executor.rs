@@ -319,7 +319,7 @@ impl<D: Disk> Executor<D> {
         }
         let mut data = Vec::new();
         if op == Op::Read {
-            data.resize(sectors as usize * SECTOR, 0);
+            data = vec![0; sectors as usize * SECTOR];
             self.forward(below, disk, &sent, &mut data)?;
         }
         let mut held = self.take_held(running);

@@ -94,8 +94,7 @@ pub struct CommandTimes {
 
 /// A device with data. Each measurement starts from a copy of the same state.
 pub struct UsedDevice {
-    config: DeviceConfig,
-    image: Vec<u8>,
+    device: Device,
     /// Number of sectors with data, starting at sector 0.
     used: u64,
 }
@@ -106,7 +105,7 @@ impl UsedDevice {
     /// # Errors
     /// If the device is full before its end.
     pub fn full(config: &DeviceConfig) -> Result<Self> {
-        Ok(Self::of(config, &DirectIo::filled(config)?))
+        Self::of(config, &DirectIo::filled(config)?)
     }
 
     /// A device whose first half was written once sequentially, followed by an hour for background work.
@@ -119,15 +118,17 @@ impl UsedDevice {
         // Idle time starts at the end of a command.
         io.flush()?;
         io.pause(REST);
-        Ok(Self { used: half, ..Self::of(config, &io) })
+        Ok(Self { used: half, ..Self::of(config, &io)? })
     }
 
-    fn of(config: &DeviceConfig, io: &DirectIo) -> Self {
-        Self { config: config.clone(), image: io.device().to_image(), used: io.capacity() }
+    fn of(config: &DeviceConfig, io: &DirectIo) -> Result<Self> {
+        // An image does not contain times and counters: each measurement starts at time 0.
+        let device = Device::from_image(config, &io.device().to_image())?;
+        Ok(Self { device, used: io.capacity() })
     }
 
-    fn start(&self) -> Result<DirectIo> {
-        Ok(DirectIo::on(Device::from_image(&self.config, &self.image)?))
+    fn start(&self) -> DirectIo {
+        DirectIo::on(self.device.clone())
     }
 
     /// MB/s of transfers over a file of `file_bytes`, or of half the data if that is smaller.
@@ -135,7 +136,7 @@ impl UsedDevice {
     /// # Errors
     /// If a transfer is empty or longer than half the data, and if the device stops.
     pub fn rate(&self, transfers: &Transfers, file_bytes: u64) -> Result<f64> {
-        let mut io = self.start()?;
+        let mut io = self.start();
         let Transfers { op, unit_kb, random, sync } = *transfers;
         let file = self.file(unit_kb, file_bytes)?;
         let mut draw = Pcg64::new(u128::from(unit_kb), 2);
@@ -157,7 +158,7 @@ impl UsedDevice {
     /// # Errors
     /// If the device stops.
     pub fn lasting_random_writes_per_s(&self, file_bytes: u64, time: Nanos) -> Result<f64> {
-        let mut io = self.start()?;
+        let mut io = self.start();
         let file = self.file(4, file_bytes)?;
         let mut draw = Pcg64::new(4, 2);
         let mut writes_until = |end: Nanos| -> Result<(u64, Nanos)> {
@@ -180,7 +181,7 @@ impl UsedDevice {
     /// # Errors
     /// As [`UsedDevice::rate`].
     pub fn queued_rate(&self, op: Op, unit_kb: u64, random: bool, file_bytes: u64) -> Result<f64> {
-        let mut io = self.start()?;
+        let mut io = self.start();
         let file = self.file(unit_kb, file_bytes)?;
         let mut draw = Pcg64::new(u128::from(unit_kb), 2);
         let place = |i| if random { file.random_place(&mut draw) } else { file.place(i) };
@@ -196,7 +197,7 @@ impl UsedDevice {
     pub fn durable_times(&self, unit_kb: u64) -> Result<[f64; 2]> {
         let file = self.file(unit_kb, FILE_BYTES)?;
         let mean = |modifiers: Modifiers| -> Result<f64> {
-            let (mut io, mut draw, mut took) = (self.start()?, Pcg64::new(1, 2), Nanos::ZERO);
+            let (mut io, mut draw, mut took) = (self.start(), Pcg64::new(1, 2), Nanos::ZERO);
             for _ in 0..SINGLE {
                 interrupt::check()?;
                 io.pause(SHORT_PAUSE);
@@ -231,7 +232,7 @@ impl UsedDevice {
     /// If the device stops.
     pub fn command_times(&self) -> Result<CommandTimes> {
         let mean = |work: &dyn Fn(&mut DirectIo, u64) -> Result<Nanos>| -> Result<f64> {
-            let mut io = self.start()?;
+            let mut io = self.start();
             let mut draw = Pcg64::new(1, 2);
             let mut took = Nanos::ZERO;
             for _ in 0..SINGLE {
