@@ -125,7 +125,7 @@ pub(crate) fn device_presets() -> Vec<&'static str> {
 /// The JSON Schema of a device file.
 #[pyfunction]
 pub(crate) fn device_schema(py: Python<'_>) -> PyResult<String> {
-    run(py, || to_json(&emmclab_device::json_schema()))
+    run(py, || to_json(emmclab_device::json_schema()))
 }
 
 /// The options of a replay with their defaults.

@@ -106,8 +106,8 @@ pub(super) fn rows(settings: &Settings, origins: &BTreeMap<String, String>) -> V
             unit: unit(&key),
             origin: origins.get(&key).cloned().unwrap_or_else(|| "default".to_owned()),
             default: defaults.get(&key).cloned(),
-            doc: doc(&key, &schema),
-            allowed: allowed(&key, &schema),
+            doc: doc(&key, schema),
+            allowed: allowed(&key, schema),
             value: value.to_string(),
             key,
         })

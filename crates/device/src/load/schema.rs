@@ -1,5 +1,7 @@
 //! Finds all unknown keys and wrong types at once; serde stops at the first.
 
+use std::sync::LazyLock;
+
 use serde_json::{Map, Value as Json};
 use toml::{Table, Value};
 
@@ -8,18 +10,23 @@ use super::presets::closest;
 use super::registries;
 use emmclab_settings::Settings;
 
-/// The JSON Schema of a device file.
-pub fn json_schema() -> Json {
+/// Making it takes two milliseconds, and every explanation of a device needs it.
+static SCHEMA: LazyLock<Json> = LazyLock::new(|| {
     let mut schema = Settings::json_schema();
     registries::describe(&mut schema);
     schema
+});
+
+/// The JSON Schema of a device file.
+pub fn json_schema() -> &'static Json {
+    &SCHEMA
 }
 
 /// All mismatches between `given` and the schema of the settings; removes unknown keys from `given`.
 pub(super) fn faults(given: &mut Table) -> Vec<String> {
     let schema = json_schema();
     let mut faults = Vec::new();
-    table("", given, &schema, &schema, &mut faults);
+    table("", given, schema, schema, &mut faults);
     faults
 }
 
