@@ -20,6 +20,12 @@ impl Writer {
         values.into_iter().for_each(|value| self.word(value));
     }
 
+    /// Writes each value as its difference from the value before. A table that was filled in order then compresses to almost nothing.
+    pub fn differences(&mut self, values: impl IntoIterator<Item = u32>) {
+        let mut before = 0;
+        self.words(values.into_iter().map(|value| value.wrapping_sub(std::mem::replace(&mut before, value))));
+    }
+
     pub fn long(&mut self, value: u64) {
         self.0.extend_from_slice(&value.to_le_bytes());
     }
@@ -44,7 +50,7 @@ impl<'a> Reader<'a> {
     }
 
     pub fn word(&mut self) -> Result<u32> {
-        let (head, rest) = self.0.split_first_chunk::<4>().ok_or_else(|| damaged("the data is cut short"))?;
+        let (head, rest) = self.0.split_first_chunk::<4>().ok_or_else(cut)?;
         self.0 = rest;
         Ok(u32::from_le_bytes(*head))
     }
@@ -53,14 +59,28 @@ impl<'a> Reader<'a> {
         Ok(u64::from(self.word()?) | u64::from(self.word()?) << 32)
     }
 
-    /// An address below `most`, stored plus one; `None` for 0.
-    pub fn address(&mut self, most: usize) -> Result<Option<u32>> {
-        let value = self.word()?;
-        if value as usize > most {
-            return Err(damaged("an address is outside the device"));
+    /// Reads `count` addresses below `most`, which were written plus one and as [`Writer::differences`]; 0 stands for none. Passes the
+    /// index of each address to `put`.
+    pub fn addresses(&mut self, count: usize, most: usize, mut put: impl FnMut(u32, u32)) -> Result<()> {
+        let words = self.0.get(..4 * count).ok_or_else(cut)?;
+        self.0 = &self.0[4 * count..];
+        let mut value = 0_u32;
+        for (index, word) in (0..).zip(words.chunks_exact(4)) {
+            value = value.wrapping_add(u32::from_le_bytes([word[0], word[1], word[2], word[3]]));
+            if value as usize > most {
+                return Err(damaged("an address is outside the device"));
+            }
+            if let Some(address) = value.checked_sub(1) {
+                put(index, address);
+            }
         }
-        Ok(value.checked_sub(1))
+        Ok(())
     }
+}
+
+#[cold]
+fn cut() -> Error {
+    damaged("the data is cut short")
 }
 
 /// The error for an image that is damaged or of another device.

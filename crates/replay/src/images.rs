@@ -15,8 +15,8 @@ const LEVEL: i32 = 3;
 /// Number of bytes of a file that are hashed at a time.
 const PIECE: usize = 1 << 16;
 
-/// Version of the images: increased if the same recipe makes a different device.
-const FORM: u32 = 3;
+/// Version of the images: increased if the same recipe makes a different device, or another layout of its image.
+const FORM: u32 = 4;
 /// File extension of images.
 const ENDING: &str = "emmcimg";
 /// Time between two checks whether another process has finished an image.
@@ -75,24 +75,6 @@ impl ImageStore {
         self.remembered(&path, config, || self.stored(&path, config, make))
     }
 
-    /// Returns the aged device, which is kept in memory only: for devices that can be made as fast as read.
-    ///
-    /// # Errors
-    /// Those of `make`.
-    pub(crate) fn device_in_memory(
-        &self,
-        config: &DeviceConfig,
-        recipe: &str,
-        make: impl FnOnce() -> Result<Device>,
-    ) -> Result<Device> {
-        self.remembered(&self.path(recipe), config, make)
-    }
-
-    /// Whether the store is a cache.
-    pub(crate) fn is_limited(&self) -> bool {
-        self.limit.is_some()
-    }
-
     /// Returns a copy of the last device if it is the same one, else the device from `get`. Only a cache remembers the last device.
     fn remembered(
         &self,
@@ -100,7 +82,7 @@ impl ImageStore {
         config: &DeviceConfig,
         get: impl FnOnce() -> Result<Device>,
     ) -> Result<Device> {
-        if !self.is_limited() {
+        if self.limit.is_none() {
             return get();
         }
         let settings = config.to_toml()?;

@@ -30,11 +30,6 @@ pub(crate) fn precondition(
         return Ok(Device::new(config));
     }
     match store {
-        Some(store) if is_quick(options) && store.is_limited() => {
-            store.device_in_memory(config, &recipe(config, options)?, || {
-                Ok(off(config, make(config, options)?))
-            })
-        }
         Some(store) => {
             store.device(config, &recipe(config, options)?, || Ok(off(config, make(config, options)?)))
         }
@@ -48,7 +43,7 @@ pub(crate) fn precondition(
 /// # Errors
 /// As [`crate::Simulation::new`].
 pub fn prepare(config: &DeviceConfig, options: &ReplayOptions, store: &ImageStore) -> Result<bool> {
-    if options.precondition == Precondition::None || (is_quick(options) && store.is_limited()) {
+    if options.precondition == Precondition::None {
         return Ok(true);
     }
     store.keep(&recipe(config, options)?, || Ok(off(config, make(config, options)?)))
@@ -60,11 +55,6 @@ pub fn prepare(config: &DeviceConfig, options: &ReplayOptions, store: &ImageStor
 /// As [`age_by_traces`].
 pub fn prepare_by_traces(config: &DeviceConfig, inputs: Vec<TraceInput>, store: &ImageStore) -> Result<bool> {
     store.keep(&recipe_of_traces(config, &inputs)?, || Ok(off(config, replay(config, inputs)?)))
-}
-
-/// Whether making the device takes no longer than reading its image: filling 128 GB takes 2 s.
-fn is_quick(options: &ReplayOptions) -> bool {
-    matches!(options.precondition, Precondition::Sequential(_))
 }
 
 /// Text that identifies an image: the settings that determine the contents, and what is written.

@@ -28,12 +28,14 @@ impl Ftl {
         let group = &geometry.groups[usize::from(view.group)];
         let first = geometry.first_ppn(block);
         let reach = view.written << group.page_shift;
-        let mut valid = 0;
+        let (mut valid, mut agree, mut last) = (0, true, None);
         for (ppn, unit) in tables.valid_units(first..first.plus(1 << geometry.stride_shift)) {
             valid += 1;
-            if tables.lookup(unit) != Some(ppn) || geometry.offset_of(ppn) >= reach {
-                return Err(damaged("map and flash disagree"));
-            }
+            agree &= tables.lookup(unit) == Some(ppn);
+            last = Some(ppn);
+        }
+        if !agree || last.is_some_and(|ppn| geometry.offset_of(ppn) >= reach) {
+            return Err(damaged("map and flash disagree"));
         }
         if valid != tables.valid(block) {
             return Err(damaged("the counts of a block are wrong"));

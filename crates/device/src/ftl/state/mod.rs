@@ -28,9 +28,9 @@ impl Ftl {
     pub fn save(&self, nand: &Nand, out: &mut Writer) {
         let tables = &self.core.tables;
         out.words(self.sizes(nand));
-        out.words((0..tables.units()).map(|unit| tables.raw_entry(unit)));
+        out.differences((0..tables.units()).map(|unit| tables.raw_entry(unit)));
         let owner = |ppn| tables.unit_at(Ppn(ppn)).map_or(0, |unit| unit.0 + 1);
-        out.words((0..tables.places() as u32).map(owner));
+        out.differences((0..tables.places() as u32).map(owner));
         for block in (0..nand.block_count() as u32).map(BlockId) {
             let view = nand.block(block);
             // Plane and group are stored for blocks that were ever used.
@@ -61,16 +61,9 @@ impl Ftl {
             }
         }
         let (units, places) = (self.core.tables.units(), self.core.tables.places());
-        for unit in 0..units as u32 {
-            if let Some(ppn) = image.address(places)? {
-                self.core.tables.restore_entry(Lpn(unit), Ppn(ppn));
-            }
-        }
-        for ppn in 0..places as u32 {
-            if let Some(unit) = image.address(units)? {
-                self.core.tables.restore_unit_at(Ppn(ppn), Lpn(unit));
-            }
-        }
+        let tables = &mut self.core.tables;
+        image.addresses(units, places, |unit, ppn| tables.restore_entry(Lpn(unit), Ppn(ppn)))?;
+        image.addresses(places, units, |ppn, unit| tables.restore_unit_at(Ppn(ppn), Lpn(unit)))?;
         self.restore_blocks(nand, image)?;
         self.core.tables.restore_programs(image.long()?);
         self.core.collector.decisions = image.long()?;
