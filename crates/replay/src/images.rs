@@ -25,8 +25,8 @@ const PATIENCE: Duration = Duration::from_millis(20);
 /// Map units of the largest device of which a copy stays in memory; the copy takes about 8 bytes per unit.
 const MOST_UNITS: u32 = 1 << 26;
 
-/// The device that a limited store of this process returned last, with the path of its image and its settings. Copying it takes a tenth of
-/// the time of reading the image.
+/// The device that a limited store of this process returned last, with the path of its image and its settings. A run on the same device
+/// copies it instead of reading the image again.
 static LAST: Mutex<Option<(PathBuf, String, Device)>> = Mutex::new(None);
 
 /// A folder of device images. Processes share it: each image is made by one of them, while the others wait.
