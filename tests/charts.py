@@ -29,7 +29,7 @@ def faults_of(spec: Chart) -> list[str]:
 
 
 def invalid_charts(page: Path) -> dict[str, list[str]]:
-    """Return the charts of a page that are not valid, with their faults.
+    """Return the invalid charts of a page by name, each with its faults.
 
     Raises:
         AssertionError: the page has no charts.

@@ -239,7 +239,7 @@ while read -r source target _; do
 done </proc/self/mounts
 exec mkfs.btrfs -q -f "$1"
 """
-    # Slave: what is unmounted outside is unmounted in the namespace too, and no loop device stays busy.
+    # With `slave`, what is unmounted outside is also unmounted in the namespace: no loop device stays busy.
     command = ["unshare", "--mount", "--propagation", "slave", "sh", "-c", script, "sh", str(disk)]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

@@ -94,9 +94,9 @@ class Visit:
 
 @pytest.fixture(scope="module")
 def visits(browser: Browser, request: pytest.FixtureRequest) -> Iterator[Callable[[str], Visit]]:
-    """Give the visit of the page `one`, `several` or `simulated` to tests that keep window size and theme.
+    """Open the page `one`, `several` or `simulated` once for all tests that change neither window nor theme.
 
-    A page is loaded once, because loading and drawing it takes seconds.
+    Loading and drawing a page takes seconds.
     """
     begun: dict[str, Visit] = {}
 

@@ -59,8 +59,8 @@ impl<'a> Reader<'a> {
         Ok(u64::from(self.word()?) | u64::from(self.word()?) << 32)
     }
 
-    /// Reads `count` addresses below `most`, which were written plus one and as [`Writer::differences`]; 0 stands for none. Passes the
-    /// index of each address to `put`.
+    /// Reads a table of `count` entries that [`Writer::differences`] wrote: addresses below `most`, each plus one, or 0 for no address.
+    /// Calls `put` with the index and the address of each entry that has one.
     pub fn addresses(&mut self, count: usize, most: usize, mut put: impl FnMut(u32, u32)) -> Result<()> {
         let words = self.0.get(..4 * count).ok_or_else(cut)?;
         self.0 = &self.0[4 * count..];

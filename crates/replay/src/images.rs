@@ -15,7 +15,7 @@ const LEVEL: i32 = 3;
 /// Number of bytes of a file that are hashed at a time.
 const PIECE: usize = 1 << 16;
 
-/// Version of the images: increased if the same recipe makes a different device, or another layout of its image.
+/// Version of the stored images. It is increased when the same recipe makes a different device, and when the layout of an image changes.
 const FORM: u32 = 4;
 /// File extension of images.
 const ENDING: &str = "emmcimg";

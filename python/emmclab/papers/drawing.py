@@ -12,7 +12,7 @@ from emmclab.pages.plots import Chart, Rows
 
 @dataclass(frozen=True)
 class Drawing:
-    """A chart with its rows. `source` is the figure, table or section that the claims of the paper name.
+    """A chart with its rows. `source` is the figure, table or section of the paper that its claims cite.
 
     `of_all` is true if the rows describe all traces together, so that traces without rows are not reported as
     missing.

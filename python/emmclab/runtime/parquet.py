@@ -107,7 +107,7 @@ class TableFile:
         texts = {**(about or {}), seal.KEY: seal.UNSEALED}
         options = f"kv_metadata {{{', '.join(f'{name}: ${name}' for name in texts)}}}"
         target = f"'{quoted(self.made)}' (format parquet, compression zstd, {options})"
-        with queries(self.made.parent) as asked:
+        with refusing(self.made.parent), questions() as asked:
             asked.execute(
                 f"copy (select * from {source}) to {target}",  # noqa: S608
                 {"lines": str(self._lines), **texts},
@@ -133,17 +133,6 @@ def database(aside: Path) -> Iterator[duckdb.DuckDBPyConnection]:
         InputError: the disk is full, or a file is not Parquet.
     """
     with refusing(aside), memory_database(temp_directory=str(aside)) as opened:
-        yield opened
-
-
-@contextlib.contextmanager
-def queries(aside: Path) -> Iterator[duckdb.DuckDBPyConnection]:
-    """Open a cursor as `questions` does, for queries that write files to `aside` and keep little in memory.
-
-    Raises:
-        InputError: the disk is full, or a file is not Parquet.
-    """
-    with refusing(aside), questions() as opened:
         yield opened
 
 

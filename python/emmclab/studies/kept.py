@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import duckdb
 
 from emmclab.runtime import seal
-from emmclab.runtime.parquet import database, queries, questions, quoted
+from emmclab.runtime.parquet import database, questions, quoted, refusing
 from emmclab.studies.sorting import in_ranges
 
 #: Number of results that are fetched from the database at once.
@@ -50,7 +50,7 @@ _METADATA = f"kv_metadata {{{seal.KEY}: '{seal.UNSEALED}'}}"
 
 
 def write_part(results: Sequence[Kept], path: Path, compression: str = "zstd, compression_level 1") -> None:
-    """Write results as a part, which is sealed; `compression` by its name in DuckDB.
+    """Write results as a sealed part; `compression` is DuckDB's option of this name.
 
     Raises:
         InputError: the disk is full.
@@ -59,7 +59,7 @@ def write_part(results: Sequence[Kept], path: Path, compression: str = "zstd, co
     values[_CHECKSUM] = [one.checksum for one in results]
     columns = ", ".join(f"unnest(${name}::varchar[]) as {name}" for name in values)
     how = f"format parquet, compression {compression}, {_METADATA}"
-    with queries(path.parent) as asked:
+    with refusing(path.parent), questions() as asked:
         asked.execute(f"copy (select {columns}) to '{quoted(path)}' ({how})", values)
     seal.seal(path)
 
@@ -78,7 +78,7 @@ def write_joined(results: Iterable[Kept], aside: Path) -> Path | None:
     if not pieces:
         return None
     made = aside / "all.parquet"
-    with queries(aside) as asked:
+    with refusing(aside), questions() as asked:
         how = f"format parquet, compression zstd, row_group_size {_GROUP}, {_METADATA}"
         asked.execute(f"copy (from read_parquet({listed(pieces)})) to '{quoted(made)}' ({how})")
     for piece in pieces:
@@ -118,7 +118,7 @@ def keys_of(parts: Sequence[Path], aside: Path) -> set[str]:
     Raises:
         InputError: a part is broken.
     """
-    with queries(aside) as asked:
+    with refusing(aside), questions() as asked:
         asked.execute(f"select key from read_parquet({listed(parts)})")  # noqa: S608
         found: set[str] = set()
         while rows := asked.fetchmany(10_000):

@@ -10,7 +10,7 @@ use super::presets::closest;
 use super::registries;
 use emmclab_settings::Settings;
 
-/// Making it takes two milliseconds, and every explanation of a device needs it.
+/// The schema, made once: it takes two milliseconds, and `DeviceConfig::explain` needs it each time.
 static SCHEMA: LazyLock<Json> = LazyLock::new(|| {
     let mut schema = Settings::json_schema();
     registries::describe(&mut schema);
