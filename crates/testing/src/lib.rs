@@ -3,7 +3,7 @@
 
 mod needs;
 
-pub use needs::{has_root, has_tool, has_tools, real_trace, skip, skip_always};
+pub use needs::{find_tool, has_root, has_tool, has_tools, real_trace, skip, skip_always};
 
 /// Settings of a device of some 10 MB, small enough that a test fills it and has it collect: two channels, pages of 8 KB.
 pub const SMALL_DEVICE: &str = "gc.policy = \"greedy\"

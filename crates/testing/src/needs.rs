@@ -28,10 +28,21 @@ const PACKAGES: [(&str, &[&str]); 15] = [
     ("xfsprogs", &["mkfs.xfs", "xfs_repair"]),
 ];
 
-/// Whether a program can be found, also in the folders for the administrator.
-pub fn has_tool(name: &str) -> bool {
+/// The path of a program, which may be in the folders for the administrator; `None` if it is not installed.
+///
+/// A command with this path and without a variable `PATH` of its own is started without a copy of the tables of this process's memory,
+/// which take longer to copy than most programs run if a test holds images.
+pub fn find_tool(name: &str) -> Option<PathBuf> {
     let path = std::env::var("PATH").unwrap_or_default();
-    path.split(':').chain(["/usr/sbin", "/sbin"]).any(|folder| Path::new(folder).join(name).exists())
+    path.split(':')
+        .chain(["/usr/sbin", "/sbin"])
+        .map(|folder| Path::new(folder).join(name))
+        .find(|path| path.exists())
+}
+
+/// Whether a program is installed.
+pub fn has_tool(name: &str) -> bool {
+    find_tool(name).is_some()
 }
 
 /// Whether these programs are installed. If one is missing, the skip is reported, and the test must return.

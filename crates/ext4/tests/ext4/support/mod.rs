@@ -18,8 +18,8 @@ pub fn can_run(root: bool, tools: &[&str]) -> bool {
 
 /// Runs a program to its end, whatever it ends with.
 pub fn try_run(program: &str, arguments: &[&str]) -> Output {
-    let path = format!("{}:/usr/sbin:/sbin", std::env::var("PATH").unwrap_or_default());
-    Command::new(program).args(arguments).env("PATH", path).env("LC_ALL", "C").output().unwrap()
+    let path = emmclab_testing::find_tool(program).unwrap_or_else(|| panic!("{program} is not installed"));
+    Command::new(path).args(arguments).env("LC_ALL", "C").output().unwrap()
 }
 
 /// Runs a program that has to succeed; what it printed.
