@@ -90,6 +90,28 @@ impl Units for List<'_> {
     }
 }
 
+/// Those of consecutive units that are mapped, all to the same page, which is moved.
+pub(crate) struct Mapped(pub Range<u32>);
+
+impl Units for Mapped {
+    fn report(&self, tables: &Tables) -> PageUnits {
+        let unit = |lpn| UnitWritten { lpn, from: tables.lookup(lpn), covered: 0, command: None };
+        self.0.clone().map(|lpn| unit(Lpn(lpn))).filter(|unit| unit.from.is_some()).collect()
+    }
+
+    #[inline]
+    fn enter(&self, tables: &mut Tables, to: Ppn) -> u32 {
+        let mut entered = 0;
+        for lpn in self.0.clone().map(Lpn) {
+            if tables.lookup(lpn).is_some() {
+                tables.remap(lpn, to.plus(entered));
+                entered += 1;
+            }
+        }
+        entered
+    }
+}
+
 /// Units of one page that collection moves out of `block`, with their locations.
 pub(crate) struct Moves<'a> {
     pub block: BlockId,

@@ -1,5 +1,7 @@
 //! Flash operations of a block-mapped scheme: allocates, copies, merges and erases blocks.
 
+use std::ops::Range;
+
 use emmclab_base::Nanos;
 
 use super::Layout;
@@ -7,7 +9,7 @@ use super::Place;
 use crate::events::{
     Cause, Collection, GcFinished, GcStarted, LogMerged, Merge, Observer, PageRead, UnitWritten,
 };
-use crate::ftl::commit::{List, PageUnits, Programmed};
+use crate::ftl::commit::{Mapped, PageUnits, Programmed};
 use crate::ftl::core::Core;
 use crate::ftl::pool::Stream;
 use crate::ftl::span::Span;
@@ -161,10 +163,15 @@ impl<L: Observer> BlockIo<'_, L> {
     }
 
     /// The units of a logical page that exist on the device.
-    pub fn units_of_page(&self, logical: u32) -> impl Iterator<Item = Lpn> + use<L> {
+    fn range_of_page(&self, logical: u32) -> Range<u32> {
         let shift = self.layout.page_shift;
         let first = logical << shift;
-        (first..(first + (1 << shift)).min(self.core.geometry.logical_units)).map(Lpn)
+        first..(first + (1 << shift)).min(self.core.geometry.logical_units)
+    }
+
+    /// The units of a logical page that exist on the device, one by one.
+    fn units_of_page(&self, logical: u32) -> impl Iterator<Item = Lpn> + use<L> {
+        self.range_of_page(logical).map(Lpn)
     }
 
     /// The location of any valid unit of a logical page; `None` if there is none.
@@ -172,15 +179,15 @@ impl<L: Observer> BlockIo<'_, L> {
         self.units_of_page(logical).find_map(|unit| self.core.lookup(unit))
     }
 
-    /// The units of a logical page after a command wrote `span`.
-    pub fn page_units(&self, logical: u32, span: Option<Span>, command: Option<u64>) -> PageUnits {
+    /// Appends the units of a logical page after a command wrote `span`.
+    pub fn page_units(&self, units: &mut PageUnits, logical: u32, span: Span, command: Option<u64>) {
         let unit_sectors = self.core.geometry.unit_sectors;
-        let unit = |lpn| {
-            let covered = span.map_or(0, |span| span.covered(lpn, unit_sectors));
-            UnitWritten { lpn, from: self.core.lookup(lpn), covered, command }
-        };
-        let held = |unit: &UnitWritten| unit.covered != 0 || unit.from.is_some();
-        self.units_of_page(logical).map(unit).filter(held).collect()
+        for lpn in self.units_of_page(logical) {
+            let (from, covered) = (self.core.lookup(lpn), span.covered(lpn, unit_sectors));
+            if covered != 0 || from.is_some() {
+                units.push(UnitWritten { lpn, from, covered, command });
+            }
+        }
     }
 
     /// Copies a logical page, of which a unit is valid at `ppn`. Pages that are skipped before its new location stay empty.
@@ -199,7 +206,6 @@ impl<L: Observer> BlockIo<'_, L> {
         let filled = self.filled(block);
         let pages = 1;
         let at = Programmed { block, group: 0, page, pages, bus_bytes, cause, filled, begin, end };
-        let units = self.page_units(logical, None, None);
-        self.core.commit_page(at, &List(&units), self.log);
+        self.core.commit_page(at, &Mapped(self.range_of_page(logical)), self.log);
     }
 }

@@ -5,7 +5,7 @@ use emmclab_base::Nanos;
 use super::io::BlockIo;
 use super::{Blocks, Place};
 use crate::events::{Cause, LatencyBreakdown, MapConsulted, MapLookedUp, Observer, PartOverwritten};
-use crate::ftl::commit::{List, Programmed};
+use crate::ftl::commit::{List, PageUnits, Programmed};
 use crate::ftl::core::Core;
 use crate::ftl::request_state::RequestState;
 use crate::ftl::span::Span;
@@ -85,7 +85,8 @@ impl<L: Observer> BlockIo<'_, L> {
         command: Option<u64>,
     ) -> (LatencyBreakdown, Nanos, Nanos) {
         let unit_sectors = self.core.geometry.unit_sectors;
-        let units = self.page_units(logical, Some(span), command);
+        let mut units = PageUnits::new();
+        self.page_units(&mut units, logical, span, command);
         let (mut old, mut kept, mut given) = (None, 0, 0);
         for unit in &units {
             let covered = unit.covered.count_ones();
