@@ -315,7 +315,9 @@ def test_a_shell_that_sleeps_or_leaves_its_children_is_not_learned_in_silence(
     assert refused.returncode == 2 and "s asleep (wait4 for thread" in refused.stderr, refused.stderr
     assert "without its sleeps" in refused.stderr and not file.exists()
     kept = emmclab("apps", "learn", log, "-o", file, "--keep-pauses")
-    assert kept.returncode == 0 and re.search(r"waits, 2\.\d+ s asleep", kept.stdout), kept.stdout
+    asleep = re.search(r"waits, ([\d.]+) s asleep", kept.stdout)
+    # A sleep may begin before the shell waits for it.
+    assert kept.returncode == 0 and asleep and float(asleep[1]) > 1.9, kept.stdout
     known = emmclab_json("apps", "learn", log, "-o", file, "--keep-pauses")
     assert known["known"]["asleep_ns"] >= 2_000_000_000 and set(known["user"]) == {
         *LearnedTime.__annotations__
