@@ -13,8 +13,8 @@ stop() { say "error: $1"; say "hint: $2"; exit 1; }
 
 # Runs a command that may take long. Away from a terminal a line every 20 s tells that it goes on, and how far it is:
 # the newest of the lines that the command wrote.
-beat=
-trap '[ -z "$beat" ] || kill "$beat" 2>/dev/null' EXIT
+beat= installing=
+trap 'kill $beat $installing 2>/dev/null || true' EXIT
 alive() { # what is done, command...
     local what=$1 log status=0
     shift
@@ -100,14 +100,21 @@ lock=requirements.lock
 ! is_for dev || lock=requirements-dev.lock
 [ -x .venv/bin/python ] || python3 -m venv .venv
 stamp=.venv/$lock.$(sha256sum "$lock" | cut -c1-16)
-if [ ! -e "$stamp" ]; then
-    alive "installing Python packages ($lock)" \
-        .venv/bin/python -m pip install --disable-pip-version-check --require-hashes -r "$lock"
-    touch "$stamp"
-fi
-build() {
-    PIP_QUIET=1 VIRTUAL_ENV=$PWD/.venv .venv/bin/maturin develop --release --locked
+pip_install() { .venv/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r "$1"; }
+packages() { [ -e "$stamp" ] || { pip_install "$lock" && touch "$stamp"; }; }
+# The core is compiled while the other packages are installed; the second `develop` enters it in the environment.
+core() {
+    local develop=(.venv/bin/maturin develop --release --locked)
+    [ -x "${develop[0]}" ] || pip_install <(sed -n '/^maturin==/,/[^\\]$/p' "$lock") || return
+    packages &
+    installing=$!
+    export PIP_QUIET=1 VIRTUAL_ENV=$PWD/.venv
+    "${develop[@]}" --skip-install && wait "$installing" && installing= && "${develop[@]}"
 }
-! is_for run || alive "building the Rust core (some minutes the first time)" build
+if is_for run; then
+    alive "installing Python packages and building the Rust core (some minutes the first time)" core
+elif [ ! -e "$stamp" ]; then
+    alive "installing Python packages ($lock)" packages
+fi
 # Else each command compiles the modules again where PYTHONDONTWRITEBYTECODE is set, as containers often do.
 .venv/bin/python -m compileall -q python/emmclab
