@@ -58,6 +58,7 @@ def test_a_command_is_a_file_and_a_name(package: Path, trace: Path) -> None:
     assert "Print the time from the first to the last arrival" in run(package, "--help")
 
 
+@pytest.mark.slow
 def test_an_option_of_a_run_is_declared_and_has_an_effect(package: Path, trace: Path, tmp_path: Path) -> None:
     declaration, field = blocks("Add an option of a run")
     insert(package / "devices" / "run_options.py", "    wrap_addresses: Annotated[\n", f"{declaration}\n")
@@ -84,6 +85,7 @@ def test_an_option_of_a_run_is_declared_and_has_an_effect(package: Path, trace: 
     assert run(package, *asked).split() == ["requests_total", "1200"]
 
 
+@pytest.mark.slow
 def test_a_paper_is_a_folder(package: Path, tmp_path: Path) -> None:
     folder = package / "papers" / "queues26"
     folder.mkdir()
@@ -102,6 +104,7 @@ def test_a_paper_is_a_folder(package: Path, tmp_path: Path) -> None:
     assert claim["verdict"] == tomllib.loads((folder / "claims.toml").read_text())["claim"][0]["expected"]
 
 
+@pytest.mark.slow
 def test_a_declared_figure_is_in_every_output(package: Path, trace: Path, tmp_path: Path) -> None:
     title = "Add a figure of a result"
     (field,) = blocks(title)

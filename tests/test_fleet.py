@@ -367,7 +367,7 @@ class Stop(Exception):  # noqa: N818 - not an error
     """An interruption."""
 
 
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(
     steps=st.lists(
         st.one_of(

@@ -20,6 +20,9 @@ from emmclab.studies.run import run_study
 _INPUTS = ("Idle", "CallIn", "CallOut", "YouTube", "WebBrowsing", "Messaging")
 
 
+pytestmark = pytest.mark.slow
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of the results."""

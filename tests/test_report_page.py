@@ -223,7 +223,7 @@ def test_a_narrower_window_draws_legends_that_fit(
 
 
 @pytest.mark.parametrize("scheme", ["light", pytest.param("dark", marks=pytest.mark.slow)])
-@pytest.mark.parametrize("name", ["one", "several", "simulated"])
+@pytest.mark.parametrize("name", [pytest.param("one", marks=pytest.mark.slow), "several", "simulated"])
 def test_phone_width_needs_no_sideways_scrolling(
     browser: Browser, name: str, scheme: str, request: pytest.FixtureRequest
 ) -> None:

@@ -22,7 +22,9 @@ MKFS = ["-E", "lazy_itable_init=0,lazy_journal_init=0", "-J", "size=8", "-N", "4
 
 
 @pytest.mark.usefixtures("root")
-@pytest.mark.parametrize("name", DEVICES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[] if "Advil" in name else pytest.mark.slow) for name in DEVICES]
+)
 def test_files_on_a_served_device_hold_what_was_written(name: str, tmp_path: Path) -> None:
     need("mkfs.ext4", "fsck.ext4")
     preset, options = DEVICES[name]

@@ -39,7 +39,7 @@ modes = ["open", "closed"]
 """
 QUESTION = "select * from runs order by all"
 #: Bits that are flipped, each in a separate copy.
-FLIPS = 16
+FLIPS = 8
 
 
 def flip(path: Path, draw: random.Random) -> None:
