@@ -100,15 +100,15 @@ lock=requirements.lock
 ! is_for dev || lock=requirements-dev.lock
 [ -x .venv/bin/python ] || python3 -m venv .venv
 stamp=.venv/$lock.$(sha256sum "$lock" | cut -c1-16)
-pip_install() { .venv/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r "$1"; }
+pip_install() { .venv/bin/python -m pip install --disable-pip-version-check --require-hashes -r "$1"; }
 packages() { [ -e "$stamp" ] || { pip_install "$lock" && touch "$stamp"; }; }
 # The core is compiled while the other packages are installed; the second `develop` enters it in the environment.
 core() {
     local develop=(.venv/bin/maturin develop --release --locked)
+    export PIP_QUIET=1 VIRTUAL_ENV=$PWD/.venv
     [ -x "${develop[0]}" ] || pip_install <(sed -n '/^maturin==/,/[^\\]$/p' "$lock") || return
     packages &
     installing=$!
-    export PIP_QUIET=1 VIRTUAL_ENV=$PWD/.venv
     "${develop[@]}" --skip-install && wait "$installing" && installing= && "${develop[@]}"
 }
 if is_for run; then

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs the tests and ends with a line that counts them.
-#   test.sh           what guards correctness, in some minutes; random tests in Rust draw a quarter of their cases
+#   test.sh           what guards correctness, in some minutes; most random tests draw a quarter of their cases
 #   test.sh all       random tests draw all their cases; also the tests that are marked, each with its reason: `#[ignore = "slow: ..."]`
 #                     in Rust, `slow` and `build` in Python
 #   test.sh long 0    of the marked tests an eighth, 0 to 7, without builds of packages and whole studies of papers

@@ -48,6 +48,14 @@ COMMAND = [sys.executable, "-m", "emmclab"]
 PATIENCE_S = 600
 
 
+def cases(most: int) -> int:
+    """Return how many random cases a test draws that has `most` of them by default; a quarter in `make test`.
+
+    The variable is that of the random tests in Rust, which have 256 cases by default.
+    """
+    return max(1, most * int(os.environ.get("PROPTEST_CASES", "256")) // 256)
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _no_signal_is_ignored() -> None:
     """Undo the effect of nohup: processes that tests start would inherit the ignored signals."""

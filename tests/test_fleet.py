@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import emmclab as package
-from conftest import PATIENCE_S, biotracer, emmclab, environment
+from conftest import PATIENCE_S, biotracer, cases, emmclab, environment
 from emmclab.fleet import Table, profile_fleet
 from emmclab.fleet.figures import FIGURES
 from emmclab.fleet.row import bins, row_of
@@ -367,7 +367,9 @@ class Stop(Exception):  # noqa: N818 - not an error
     """An interruption."""
 
 
-@settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(
+    max_examples=cases(40), suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 @given(
     steps=st.lists(
         st.one_of(

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from conftest import emmclab
+from conftest import cases, emmclab
 from emmclab.devices.device import Device
 from emmclab.errors import EmmclabError, InputError
 from emmclab.fleet import Table, profile_fleet, summarise
@@ -39,7 +39,7 @@ modes = ["open", "closed"]
 """
 QUESTION = "select * from runs order by all"
 #: Bits that are flipped, each in a separate copy.
-FLIPS = 8
+FLIPS = cases(32)
 
 
 def flip(path: Path, draw: random.Random) -> None:

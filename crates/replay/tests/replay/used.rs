@@ -204,14 +204,24 @@ fn wrong_texts_are_refused_by_the_word_that_is_wrong() {
     }
 }
 
-#[test]
-fn every_preset_scaled_to_a_small_capacity_is_filled_and_overwritten() {
+/// Fills each preset with this capacity, and overwrites it.
+fn fill_and_overwrite(mb: u64) {
     for preset in ["emmc51-cache", "emmc51-tlc", "ufs22", "ufs31", "ufs31-hps", "ufs40", "pixel6a"] {
-        for mb in [512_u64, 1024] {
-            let config = DeviceConfig::preset(preset).unwrap().with_capacity(mb << 20, "X").unwrap();
-            if let Err(error) = made(&config, "steady:1", 1) {
-                panic!("{preset} of {mb} MB: {error}");
-            }
+        let config = DeviceConfig::preset(preset).unwrap().with_capacity(mb << 20, "X").unwrap();
+        if let Err(error) = made(&config, "steady:1", 1) {
+            panic!("{preset} of {mb} MB: {error}");
         }
     }
+}
+
+#[test]
+fn every_preset_scaled_to_a_small_capacity_is_filled_and_overwritten() {
+    fill_and_overwrite(512);
+    fill_and_overwrite(1024);
+}
+
+#[test]
+#[ignore = "slow: fills whole devices"]
+fn every_preset_scaled_to_three_gigabytes_is_filled_and_overwritten() {
+    fill_and_overwrite(3072);
 }
