@@ -30,8 +30,8 @@ const PACKAGES: [(&str, &[&str]); 15] = [
 
 /// The path of a program, which may be in the folders for the administrator; `None` if it is not installed.
 ///
-/// A command with this path and without a variable `PATH` of its own is started without a copy of the tables of this process's memory,
-/// which take longer to copy than most programs run if a test holds images.
+/// Commands should be started by this path. A command that is given its own `PATH` is started by `fork`, which copies the page tables of
+/// this process; if a test holds images in memory, that takes longer than most programs run.
 pub fn find_tool(name: &str) -> Option<PathBuf> {
     let path = std::env::var("PATH").unwrap_or_default();
     path.split(':')

@@ -90,7 +90,7 @@ impl Units for List<'_> {
     }
 }
 
-/// Those of consecutive units that are mapped, all to the same page, which is moved.
+/// The mapped ones among the units of a logical page, when the page is copied to another place.
 pub(crate) struct Mapped(pub Range<u32>);
 
 impl Units for Mapped {

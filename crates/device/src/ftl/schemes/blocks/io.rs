@@ -151,7 +151,7 @@ impl<L: Observer> BlockIo<'_, L> {
         let (geometry, shift) = (&self.core.geometry, self.layout.page_shift);
         let mut inside = 0;
         for offset in 0..self.written(block) {
-            for unit in self.units_of_page(self.layout.page(logical_block, offset)) {
+            for unit in self.units_of_page(self.layout.page(logical_block, offset)).map(Lpn) {
                 let Some(ppn) = self.core.lookup(unit) else { continue };
                 if geometry.block_of(ppn) != block || geometry.offset_of(ppn) >> shift != offset {
                     return false;
@@ -163,26 +163,21 @@ impl<L: Observer> BlockIo<'_, L> {
     }
 
     /// The units of a logical page that exist on the device.
-    fn range_of_page(&self, logical: u32) -> Range<u32> {
+    fn units_of_page(&self, logical: u32) -> Range<u32> {
         let shift = self.layout.page_shift;
         let first = logical << shift;
         first..(first + (1 << shift)).min(self.core.geometry.logical_units)
     }
 
-    /// The units of a logical page that exist on the device, one by one.
-    fn units_of_page(&self, logical: u32) -> impl Iterator<Item = Lpn> + use<L> {
-        self.range_of_page(logical).map(Lpn)
-    }
-
     /// The location of any valid unit of a logical page; `None` if there is none.
     pub fn place_of_page(&self, logical: u32) -> Option<Ppn> {
-        self.units_of_page(logical).find_map(|unit| self.core.lookup(unit))
+        self.units_of_page(logical).find_map(|unit| self.core.lookup(Lpn(unit)))
     }
 
     /// Appends the units of a logical page after a command wrote `span`.
     pub fn page_units(&self, units: &mut PageUnits, logical: u32, span: Span, command: Option<u64>) {
         let unit_sectors = self.core.geometry.unit_sectors;
-        for lpn in self.units_of_page(logical) {
+        for lpn in self.units_of_page(logical).map(Lpn) {
             let (from, covered) = (self.core.lookup(lpn), span.covered(lpn, unit_sectors));
             if covered != 0 || from.is_some() {
                 units.push(UnitWritten { lpn, from, covered, command });
@@ -206,6 +201,6 @@ impl<L: Observer> BlockIo<'_, L> {
         let filled = self.filled(block);
         let pages = 1;
         let at = Programmed { block, group: 0, page, pages, bus_bytes, cause, filled, begin, end };
-        self.core.commit_page(at, &Mapped(self.range_of_page(logical)), self.log);
+        self.core.commit_page(at, &Mapped(self.units_of_page(logical)), self.log);
     }
 }
