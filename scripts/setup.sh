@@ -101,15 +101,19 @@ lock=requirements.lock
 [ -x .venv/bin/python ] || python3 -m venv .venv
 stamp=.venv/$lock.$(sha256sum "$lock" | cut -c1-16)
 pip_install() { .venv/bin/python -m pip install --disable-pip-version-check --require-hashes -r "$1"; }
-packages() { [ -e "$stamp" ] || { pip_install "$lock" && touch "$stamp"; }; }
-# The core is compiled while the other packages are installed; the second `develop` enters it in the environment.
+packages() { pip_install "$lock" && touch "$stamp"; }
 core() {
     local develop=(.venv/bin/maturin develop --release --locked)
     export PIP_QUIET=1 VIRTUAL_ENV=$PWD/.venv
-    [ -x "${develop[0]}" ] || pip_install <(sed -n '/^maturin==/,/[^\\]$/p' "$lock") || return
-    packages &
-    installing=$!
-    "${develop[@]}" --skip-install && wait "$installing" && installing= && "${develop[@]}"
+    if [ ! -e "$stamp" ]; then
+        # With maturin there, the core is compiled while the other packages are installed.
+        pip_install <(sed -n '/^maturin==/,/[^\\]$/p' "$lock") || return
+        packages &
+        installing=$!
+        "${develop[@]}" --skip-install && wait "$installing" || return
+        installing=
+    fi
+    "${develop[@]}"
 }
 if is_for run; then
     alive "installing Python packages and building the Rust core (some minutes the first time)" core
