@@ -77,16 +77,15 @@ def test_outputs_have_the_permissions_that_the_umask_leaves_and_keep_those_of_a_
         "table.parquet": ("fleet", fleet, "-o"),
     }
     for name, words in runs.items():
-        output = tmp_path / name
         for umask, mode in ((0o077, 0o600), (0o027, 0o640)):
-            output.unlink(missing_ok=True)
+            output = tmp_path / f"{umask:o}-{name}"
             done = emmclab(*words, output, umask=umask)
             assert done.returncode == 0, done.stderr
             assert (name, output.stat().st_mode & 0o777) == (name, mode)
-        output.chmod(0o604)
-        done = emmclab(*words, output, umask=umask)
-        assert done.returncode == 0, done.stderr
-        assert (name, output.stat().st_mode & 0o777) == (name, 0o604)
+            output.chmod(0o604)
+            done = emmclab(*words, output, umask=umask)
+            assert done.returncode == 0, done.stderr
+            assert (name, output.stat().st_mode & 0o777) == (name, 0o604)
 
 
 def test_parquet_is_not_compressed_twice(trace: Path, tmp_path: Path) -> None:
@@ -192,8 +191,8 @@ COMMANDS = [
 ]
 
 
-#: Commands that are tried with every closed stream. The others are tried with a full one here, and with all
-#: of them among the slow tests.
+#: Commands that `make test` tries with every closed stream. It tries the others with a full stream only; the
+#: slow tests try them with closed ones.
 CLOSED = (["--help"], ["profile", "TRACE"], ["profile", "TRACE", "--json"], ["convert", "TRACE", "OUT"])
 
 

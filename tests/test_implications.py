@@ -16,11 +16,10 @@ from emmclab.studies.grid import Grid
 from emmclab.studies.results import Results
 from emmclab.studies.run import run_study
 
+pytestmark = pytest.mark.slow
+
 #: The five applications of Characteristic 4, and another one.
 _INPUTS = ("Idle", "CallIn", "CallOut", "YouTube", "WebBrowsing", "Messaging")
-
-
-pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")

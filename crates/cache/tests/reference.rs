@@ -256,10 +256,10 @@ fn skewed(touches: usize, pages: u64) -> impl Iterator<Item = u64> {
     })
 }
 
-#[test]
-fn a_sampled_curve_lies_within_four_points_of_the_exact_one() {
+/// Compares the curves of every policy, through caches of these sizes, with and without sampling.
+fn compare_sampled_with_exact(pages: &[u64]) {
     let names: Vec<&str> = policies().iter().map(|kind| kind.name).collect();
-    let sampled = options(&names, &[256, 4_096, 65_536]);
+    let sampled = options(&names, pages);
     let exact = CacheOptions { exact: true, ..sampled.clone() };
     let touches = 3_000_000;
     let (sampled, exact) =
@@ -273,6 +273,17 @@ fn a_sampled_curve_lies_within_four_points_of_the_exact_one() {
         own[0] - own[own.len() - 1]
     };
     assert!(span("lru") > 30.0, "the curve that is compared is no straight line");
+}
+
+#[test]
+fn a_sampled_curve_lies_within_four_points_of_the_exact_one() {
+    compare_sampled_with_exact(&[256, 4_096, 65_536]);
+}
+
+#[test]
+#[ignore = "slow: simulates 25 caches exactly"]
+fn a_sampled_curve_of_more_sizes_lies_within_four_points_of_the_exact_one() {
+    compare_sampled_with_exact(&[256, 1_024, 4_096, 16_384, 65_536]);
 }
 
 #[test]
