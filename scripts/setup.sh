@@ -108,9 +108,11 @@ core() {
     if [ ! -e "$stamp" ]; then
         # With maturin there, the core is compiled while the other packages are installed.
         pip_install <(sed -n '/^maturin==/,/[^\\]$/p' "$lock") || return
-        packages &
+        packages >.venv/packages.log 2>&1 &
         installing=$!
-        "${develop[@]}" --skip-install && wait "$installing" || return
+        "${develop[@]}" --skip-install || return
+        # A message of pip is written last, where it is seen.
+        wait "$installing" || { cat .venv/packages.log >&2; return 1; }
         installing=
     fi
     "${develop[@]}"
