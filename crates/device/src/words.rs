@@ -21,9 +21,13 @@ impl Writer {
     }
 
     /// Writes each value as its difference from the value before. A table that was filled in order then compresses to almost nothing.
-    pub fn differences(&mut self, values: impl IntoIterator<Item = u32>) {
+    pub fn differences(&mut self, values: &[u32]) {
+        let from = self.0.len();
+        self.0.resize(from + 4 * values.len(), 0);
         let mut before = 0;
-        self.words(values.into_iter().map(|value| value.wrapping_sub(std::mem::replace(&mut before, value))));
+        for (word, value) in self.0[from..].as_chunks_mut().0.iter_mut().zip(values) {
+            *word = value.wrapping_sub(std::mem::replace(&mut before, *value)).to_le_bytes();
+        }
     }
 
     pub fn long(&mut self, value: u64) {
@@ -65,8 +69,8 @@ impl<'a> Reader<'a> {
         let words = self.0.get(..4 * count).ok_or_else(cut)?;
         self.0 = &self.0[4 * count..];
         let mut value = 0_u32;
-        for (index, word) in (0..).zip(words.chunks_exact(4)) {
-            value = value.wrapping_add(u32::from_le_bytes([word[0], word[1], word[2], word[3]]));
+        for (index, word) in (0..).zip(words.as_chunks().0) {
+            value = value.wrapping_add(u32::from_le_bytes(*word));
             if value as usize > most {
                 return Err(damaged("an address is outside the device"));
             }

@@ -3,7 +3,7 @@
 use std::fs::{File, TryLockError};
 use std::io::{ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use emmclab_device::{Device, DeviceConfig};
@@ -16,7 +16,7 @@ const LEVEL: i32 = 3;
 const PIECE: usize = 1 << 16;
 
 /// Version of the stored images. It is increased when the same recipe makes a different device, and when the layout of an image changes.
-const FORM: u32 = 4;
+const FORM: u32 = 5;
 /// File extension of images.
 const ENDING: &str = "emmcimg";
 /// Time between two checks whether another process has finished an image.
@@ -25,9 +25,19 @@ const PATIENCE: Duration = Duration::from_millis(20);
 /// Map units of the largest device of which a copy stays in memory; the copy takes about 8 bytes per unit.
 const MOST_UNITS: u32 = 1 << 26;
 
-/// The device that a limited store of this process returned last, with the path of its image and its settings. A run on the same device
-/// copies it instead of reading the image again.
+/// The device that a limited store of this process returned or made last, with the path of its image and its settings. A run on the same
+/// device copies it instead of reading the image again.
 static LAST: Mutex<Option<(PathBuf, String, Device)>> = Mutex::new(None);
+
+/// Locks [`LAST`].
+fn last() -> MutexGuard<'static, Option<(PathBuf, String, Device)>> {
+    LAST.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Whether a copy of the device may stay in memory.
+fn is_remembered(device: &Device) -> bool {
+    device.geometry().logical_units <= MOST_UNITS
+}
 
 /// A folder of device images. Processes share it: each image is made by one of them, while the others wait.
 #[derive(Clone, Debug)]
@@ -86,14 +96,13 @@ impl ImageStore {
             return get();
         }
         let settings = config.to_toml()?;
-        let last = || LAST.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, _, device)) = last().as_ref().filter(|(of, with, _)| of == path && *with == settings)
         {
             return Ok(device.clone());
         }
         let device = get()?;
         *last() = None;
-        if device.geometry().logical_units <= MOST_UNITS {
+        if is_remembered(&device) {
             *last() = Some((path.to_owned(), settings, device.clone()));
         }
         Ok(device)
@@ -129,7 +138,12 @@ impl ImageStore {
     ///
     /// # Errors
     /// As [`ImageStore::device`].
-    pub(crate) fn keep(&self, recipe: &str, make: impl FnOnce() -> Result<Device>) -> Result<bool> {
+    pub(crate) fn keep(
+        &self,
+        config: &DeviceConfig,
+        recipe: &str,
+        make: impl FnOnce() -> Result<Device>,
+    ) -> Result<bool> {
         let path = self.path(recipe);
         if path.exists() {
             return Ok(true);
@@ -142,7 +156,12 @@ impl ImageStore {
             Err(error) => return Err(error),
         };
         if !path.exists() {
-            self.save(&path, &make()?)?;
+            let device = make()?;
+            self.save(&path, &device)?;
+            // The next run of this process is most likely on this device.
+            if self.limit.is_some() && is_remembered(&device) {
+                *last() = Some((path, config.to_toml()?, device));
+            }
         }
         Ok(true)
     }

@@ -299,18 +299,17 @@ impl Tables {
         }
     }
 
-    /// Map entry as an image stores it: physical page number + 1, or 0.
-    pub fn raw_entry(&self, lpn: usize) -> u32 {
-        self.map[lpn]
+    /// The map as an image stores it: physical page number + 1 of each unit, or 0.
+    pub fn entries(&self) -> &[u32] {
+        &self.map
     }
 
-    /// Restores the map entry of a unit from an image.
-    pub fn restore_entry(&mut self, lpn: Lpn, ppn: Ppn) {
+    /// Maps an unmapped unit to `ppn`, as an image says; false if another unit is there. The counts of the block are restored by
+    /// [`Tables::restore_block`].
+    #[inline]
+    pub fn restore_entry(&mut self, lpn: Lpn, ppn: Ppn) -> bool {
         self.map[lpn.index()] = ppn.0 + 1;
-    }
-
-    pub fn restore_unit_at(&mut self, ppn: Ppn, lpn: Lpn) {
-        self.reverse.set(ppn, lpn);
+        self.reverse.add(ppn, lpn)
     }
 
     /// Restores the counts of a block from an image.

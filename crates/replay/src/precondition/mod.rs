@@ -46,7 +46,7 @@ pub fn prepare(config: &DeviceConfig, options: &ReplayOptions, store: &ImageStor
     if options.precondition == Precondition::None {
         return Ok(true);
     }
-    store.keep(&recipe(config, options)?, || Ok(off(config, make(config, options)?)))
+    store.keep(config, &recipe(config, options)?, || Ok(off(config, make(config, options)?)))
 }
 
 /// As [`prepare`], for [`age_by_traces`].
@@ -54,7 +54,7 @@ pub fn prepare(config: &DeviceConfig, options: &ReplayOptions, store: &ImageStor
 /// # Errors
 /// As [`age_by_traces`].
 pub fn prepare_by_traces(config: &DeviceConfig, inputs: Vec<TraceInput>, store: &ImageStore) -> Result<bool> {
-    store.keep(&recipe_of_traces(config, &inputs)?, || Ok(off(config, replay(config, inputs)?)))
+    store.keep(config, &recipe_of_traces(config, &inputs)?, || Ok(off(config, replay(config, inputs)?)))
 }
 
 /// Text that identifies an image: the settings that determine the contents, and what is written.

@@ -37,7 +37,7 @@ pub(super) fn choose(policy: &str, options: &[(&str, u64)], blocks: &[Full]) -> 
         nand.restore(number, 16, *erases, BlockState::Full);
         tables.restore_block(number, *valid, *closed);
         for offset in 0..*valid {
-            tables.restore_unit_at(geometry.first_ppn(number).plus(offset), Lpn(unit));
+            assert!(tables.restore_entry(Lpn(unit), geometry.first_ppn(number).plus(offset)));
             unit += 1;
         }
         tables.restore_listed(number);

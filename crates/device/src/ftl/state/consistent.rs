@@ -1,4 +1,4 @@
-//! Checks that map, reverse map and counts of an image agree, so that code that relies on them cannot fail.
+//! Checks that the map, the blocks and their counts in an image agree, so that code that relies on them cannot fail.
 
 use emmclab_base::Result;
 
@@ -11,36 +11,26 @@ use crate::words::damaged;
 
 impl Ftl {
     pub(super) fn check(&self, nand: &Nand) -> Result<()> {
-        let mut owned = 0;
-        for block in (0..nand.block_count() as u32).map(BlockId) {
-            owned += self.check_block(nand, block)?;
-        }
-        if owned != self.core.tables.mapped() {
-            return Err(damaged("map and flash disagree"));
-        }
+        (0..nand.block_count() as u32).map(BlockId).try_for_each(|block| self.check_block(nand, block))?;
         self.core.tables.pools().iter().try_for_each(|pool| self.check_pool(nand, pool))
     }
 
-    /// Checks a block against the map; returns its valid units.
-    fn check_block(&self, nand: &Nand, block: BlockId) -> Result<usize> {
+    /// Checks the locations that the map uses in a block: they are in programmed pages, and as many as the block counts.
+    fn check_block(&self, nand: &Nand, block: BlockId) -> Result<()> {
         let (geometry, tables) = (&self.core.geometry, &self.core.tables);
         let view = nand.block(block);
         let group = &geometry.groups[usize::from(view.group)];
         let first = geometry.first_ppn(block);
-        let reach = view.written << group.page_shift;
-        let (mut valid, mut agree, mut last) = (0, true, None);
-        for (ppn, unit) in tables.valid_units(first..first.plus(1 << geometry.stride_shift)) {
-            valid += 1;
-            agree &= tables.lookup(unit) == Some(ppn);
-            last = Some(ppn);
-        }
-        if !agree || last.is_some_and(|ppn| geometry.offset_of(ppn) >= reach) {
+        let (programmed, end) =
+            (first.plus(view.written << group.page_shift), first.plus(1 << geometry.stride_shift));
+        let valid = |places| tables.count_valid(places, u32::MAX).0;
+        if valid(programmed..end) > 0 {
             return Err(damaged("map and flash disagree"));
         }
-        if valid != tables.valid(block) {
+        if valid(first..programmed) != tables.valid(block) {
             return Err(damaged("the counts of a block are wrong"));
         }
-        Ok(valid as usize)
+        Ok(())
     }
 
     fn check_pool(&self, nand: &Nand, pool: &Pool) -> Result<()> {

@@ -1,6 +1,6 @@
 //! The state of the FTL and of the blocks as words, for images.
 //!
-//! In this order: sizes, map, reverse map, blocks, state of allocation and collection, the part of each pool's state that does not follow
+//! In this order: sizes, map, blocks, state of allocation and collection, the part of each pool's state that does not follow
 //! from its blocks, and the tables of the mapping scheme.
 
 mod consistent;
@@ -16,7 +16,7 @@ use crate::words::{Reader, Writer, damaged};
 impl Ftl {
     /// Approximate number of words that [`Ftl::save`] writes.
     pub fn state_words(&self, nand: &Nand) -> usize {
-        self.core.tables.units() + self.core.tables.places() + 8 * nand.block_count()
+        self.core.tables.units() + 8 * nand.block_count()
     }
 
     fn sizes(&self, nand: &Nand) -> [u32; 3] {
@@ -28,9 +28,7 @@ impl Ftl {
     pub fn save(&self, nand: &Nand, out: &mut Writer) {
         let tables = &self.core.tables;
         out.words(self.sizes(nand));
-        out.differences((0..tables.units()).map(|unit| tables.raw_entry(unit)));
-        let owner = |ppn| tables.unit_at(Ppn(ppn)).map_or(0, |unit| unit.0 + 1);
-        out.differences((0..tables.places() as u32).map(owner));
+        out.differences(tables.entries());
         for block in (0..nand.block_count() as u32).map(BlockId) {
             let view = nand.block(block);
             // Plane and group are stored for blocks that were ever used.
@@ -62,8 +60,11 @@ impl Ftl {
         }
         let (units, places) = (self.core.tables.units(), self.core.tables.places());
         let tables = &mut self.core.tables;
-        image.addresses(units, places, |unit, ppn| tables.restore_entry(Lpn(unit), Ppn(ppn)))?;
-        image.addresses(places, units, |ppn, unit| tables.restore_unit_at(Ppn(ppn), Lpn(unit)))?;
+        let mut apart = true;
+        image.addresses(units, places, |unit, ppn| apart &= tables.restore_entry(Lpn(unit), Ppn(ppn)))?;
+        if !apart {
+            return Err(damaged("two units are in one place"));
+        }
         self.restore_blocks(nand, image)?;
         self.core.tables.restore_programs(image.long()?);
         self.core.collector.decisions = image.long()?;

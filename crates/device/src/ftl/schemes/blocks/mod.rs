@@ -81,6 +81,12 @@ impl Layout {
         (self.row(block) * self.pages + offset) * self.planes + block % self.planes
     }
 
+    /// Row, offset and plane (by its position in the striping order) of each logical page, in the order of their numbers.
+    fn places(self) -> impl Iterator<Item = (u32, u32, u32)> {
+        let offsets = (0..self.rows).flat_map(move |row| (0..self.pages).map(move |offset| (row, offset)));
+        offsets.flat_map(move |(row, offset)| (0..self.planes).map(move |stripe| (row, offset, stripe)))
+    }
+
     /// Number of a logical block inside its plane.
     fn row(self, block: u32) -> u32 {
         block / self.planes
@@ -222,9 +228,9 @@ impl Blocks {
 
     /// The first contradiction between the scheme and the flash.
     pub fn fault(&self, core: &Core, nand: &Nand) -> Option<String> {
-        let held = self.scheme.tables().holds(self.layout);
-        let mut by_block = vec![None; nand.block_count()];
-        for held in &held {
+        let layout = self.layout;
+        let mut by_block = vec![Holds::default(); nand.block_count()];
+        for held in &self.scheme.tables().holds(layout) {
             if held.block.index() >= nand.block_count() {
                 return Some(format!("the map names block {}, which does not exist", held.block));
             }
@@ -233,26 +239,39 @@ impl Blocks {
             if entry.plane != core.geometry.striped(held.stripe) || !in_use {
                 return Some(format!("the map holds block {} but it is {entry:?}", held.block));
             }
-            if by_block[held.block.index()].replace(*held).is_some() {
+            let holds = &mut by_block[held.block.index()];
+            if holds.used {
                 return Some(format!("the map uses block {} twice", held.block));
             }
+            let Held { from, to, in_place, .. } = *held;
+            *holds = Holds { used: true, stripe: held.stripe % layout.planes, from, to, in_place };
         }
-        for unit in 0..core.geometry.logical_units {
-            let Some(ppn) = core.lookup(Lpn(unit)) else { continue };
-            let (block, offset) = self.layout.split(unit >> self.layout.page_shift);
-            let held = by_block[core.geometry.block_of(ppn).index()];
-            let page = core.geometry.offset_of(ppn) >> self.layout.page_shift;
-            let found = held.is_some_and(|held: Held| {
-                let of_plane = held.stripe % self.layout.planes == block % self.layout.planes;
-                let of_row = (held.from..held.to).contains(&self.layout.row(block));
-                of_plane && of_row && (!held.in_place || page == offset)
-            });
-            if !found {
-                return Some(format!("unit {unit} is stored at {ppn}, which does not match the map"));
+        for (logical, (row, offset, stripe)) in (0..).zip(layout.places()) {
+            let first = logical << layout.page_shift;
+            for unit in first..(first + (1 << layout.page_shift)).min(core.geometry.logical_units) {
+                let Some(ppn) = core.lookup(Lpn(unit)) else { continue };
+                let holds = &by_block[core.geometry.block_of(ppn).index()];
+                let page = core.geometry.offset_of(ppn) >> layout.page_shift;
+                let found = holds.stripe == stripe
+                    && (holds.from..holds.to).contains(&row)
+                    && (!holds.in_place || page == offset);
+                if !found {
+                    return Some(format!("unit {unit} is stored at {ppn}, which does not match the map"));
+                }
             }
         }
         None
     }
+}
+
+/// What a block holds: pages of the rows `from..to` of one plane, by its position in the striping order.
+#[derive(Clone, Copy, Default)]
+struct Holds {
+    used: bool,
+    stripe: u32,
+    from: u32,
+    to: u32,
+    in_place: bool,
 }
 
 /// A block number as a word of an image.

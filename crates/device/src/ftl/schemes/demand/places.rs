@@ -159,7 +159,7 @@ mod tests {
         for (lpn, at) in lpns.iter().zip((0..2).flat_map(|page| {
             (0..geometry.planes).flat_map(move |at| (0..units).map(move |unit| (at, page, unit)))
         })) {
-            core.tables.restore_entry(Lpn(*lpn), ppn(at.0, at.1, at.2).unwrap());
+            assert!(core.tables.restore_entry(Lpn(*lpn), ppn(at.0, at.1, at.2).unwrap()));
         }
         let end = counted.len() as u32;
         assert_eq!(places.run(&core, 0, end), (0, 5));
