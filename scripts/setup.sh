@@ -88,7 +88,7 @@ if is_for dev; then
         for need in fio:fio sqlite3:sqlite3 strace:strace mkfs.ext4:e2fsprogs sshd:openssh-server ssh:openssh-client adb:adb \
             mksh:mksh toybox:toybox busybox:busybox trace-cmd:trace-cmd fusermount3:fuse3 mkfs.xfs:xfsprogs \
             mkfs.btrfs:btrfs-progs mkfs.f2fs:f2fs-tools mkfs.vfat:dosfstools losetup:mount postmark:postmark \
-            bindfs:bindfs; do
+            bindfs:bindfs cpio:cpio; do
             PATH=$PATH:/usr/sbin:/sbin command -v "${need%%:*}" >/dev/null ||
                 package "${need#*:}" "some tests of the recorder, of exports or of live studies are skipped"
         done

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -65,12 +66,17 @@ def interrupted(command: list[str], folder: Path, after_s: float = 1.5) -> tuple
     return said, last - used
 
 
+def slowly(*command: str) -> Any:
+    """Mark a case as slow: it uses 1.5 s of a processor, and others interrupt the same work of the core."""
+    return pytest.param([*command], marks=pytest.mark.slow)
+
+
 @pytest.mark.parametrize(
     "command",
     [
         ["simulate", "{trace}", "--device", "emmc51-tlc", *ENDLESS_PRECONDITION],
-        ["simulate", "{trace}", "--device", "emmc51-tlc", *ENDLESS_PRECONDITION, "--images", "images"],
-        ["compare", "{trace}", "--devices", "emmc51-tlc,small-1gb", *ENDLESS_PRECONDITION],
+        slowly("simulate", "{trace}", "--device", "emmc51-tlc", *ENDLESS_PRECONDITION, "--images", "images"),
+        slowly("compare", "{trace}", "--devices", "emmc51-tlc,small-1gb", *ENDLESS_PRECONDITION),
         ["simulate", "{long}", "--wrap-addresses", "--passes", "1000", "--events", "rows.parquet"],
         ["simulate", "{long}", "--precondition", "{long}", "--passes", "1000", "--wrap-addresses", *UNWORN],
         ["synth", "Messaging", "out.parquet", "--requests", "1000000000"],

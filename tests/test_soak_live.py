@@ -21,10 +21,9 @@ DEVICES: dict[str, tuple[str, dict[str, Any]]] = {
 MKFS = ["-E", "lazy_itable_init=0,lazy_journal_init=0", "-J", "size=8", "-N", "4096"]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("root")
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[] if "Advil" in name else pytest.mark.slow) for name in DEVICES]
-)
+@pytest.mark.parametrize("name", DEVICES)
 def test_files_on_a_served_device_hold_what_was_written(name: str, tmp_path: Path) -> None:
     need("mkfs.ext4", "fsck.ext4")
     preset, options = DEVICES[name]
