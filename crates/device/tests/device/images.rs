@@ -36,6 +36,22 @@ fn an_image_of_another_device_is_refused() {
     assert!(Device::from_image(&collecting(), &image[..image.len() - 1]).is_err());
 }
 
+#[test]
+fn an_image_with_two_units_in_one_place_is_refused() {
+    let mut image = used(&collecting()).to_image();
+    // The map follows the mark, the version and three sizes. Its words are differences: the second unit comes to where the first is.
+    let place = |image: &[u8], unit: usize| {
+        let at = 4 * (5 + unit);
+        u32::from_le_bytes(image[at..at + 4].try_into().unwrap())
+    };
+    let (first, second, third) = (place(&image, 0), place(&image, 1), place(&image, 2));
+    assert!(first > 0 && second != 0 && first.wrapping_add(second) > 0, "both units are mapped");
+    image[24..28].copy_from_slice(&0_u32.to_le_bytes());
+    image[28..32].copy_from_slice(&second.wrapping_add(third).to_le_bytes());
+    let error = Device::from_image(&collecting(), &image).err().unwrap();
+    assert!(error.to_string().contains("two units are in one place"), "{error}");
+}
+
 /// The same device with another mapping scheme.
 fn mapped(scheme: &str) -> DeviceConfig {
     let mut config = config(&[("gc.policy", "greedy"), ("capacity.over_provisioning_pct", "150")]);
