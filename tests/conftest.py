@@ -202,6 +202,11 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+def pytest_unconfigure() -> None:
+    """End the freeze: DuckDB reports what is left at the end of the process as leaks."""
+    gc.unfreeze()
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Print a line for each missing requirement, or write a line per test to the file of EMMCLAB_SKIPPED."""
     reports = terminalreporter.stats.get("skipped", [])
