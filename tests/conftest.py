@@ -203,7 +203,7 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_unconfigure() -> None:
-    """End the freeze: DuckDB reports what is left at the end of the process as leaks."""
+    """Undo the freeze: DuckDB reports objects that are never collected as leaks when the process ends."""
     gc.unfreeze()
 
 

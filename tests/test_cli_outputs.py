@@ -191,8 +191,8 @@ COMMANDS = [
 ]
 
 
-#: Commands that `make test` tries with every closed stream. It tries the others with a full stream only; the
-#: slow tests try them with closed ones.
+#: Commands that `make test` runs with each stream closed. It runs the other commands only with a full stream;
+#: the slow tests run those with closed streams, too.
 CLOSED = (["--help"], ["profile", "TRACE"], ["profile", "TRACE", "--json"], ["convert", "TRACE", "OUT"])
 
 

@@ -256,7 +256,7 @@ fn skewed(touches: usize, pages: u64) -> impl Iterator<Item = u64> {
     })
 }
 
-/// Compares the curves of every policy, through caches of these sizes, with and without sampling.
+/// Compares the sampled with the exact miss-ratio curve of every policy. `pages` are the sizes of the caches.
 fn compare_sampled_with_exact(pages: &[u64]) {
     let names: Vec<&str> = policies().iter().map(|kind| kind.name).collect();
     let sampled = options(&names, pages);

@@ -34,11 +34,6 @@ fn last() -> MutexGuard<'static, Option<(PathBuf, String, Device)>> {
     LAST.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Whether a copy of the device may stay in memory.
-fn is_remembered(device: &Device) -> bool {
-    device.geometry().logical_units <= MOST_UNITS
-}
-
 /// A folder of device images. Processes share it: each image is made by one of them, while the others wait.
 #[derive(Clone, Debug)]
 pub struct ImageStore {
@@ -102,10 +97,15 @@ impl ImageStore {
         }
         let device = get()?;
         *last() = None;
-        if is_remembered(&device) {
+        if self.may_remember(&device) {
             *last() = Some((path.to_owned(), settings, device.clone()));
         }
         Ok(device)
+    }
+
+    /// Whether the device may stay in memory.
+    fn may_remember(&self, device: &Device) -> bool {
+        self.limit.is_some() && device.geometry().logical_units <= MOST_UNITS
     }
 
     fn stored(
@@ -159,7 +159,7 @@ impl ImageStore {
             let device = make()?;
             self.save(&path, &device)?;
             // The next run of this process is most likely on this device.
-            if self.limit.is_some() && is_remembered(&device) {
+            if self.may_remember(&device) {
                 *last() = Some((path, config.to_toml()?, device));
             }
         }

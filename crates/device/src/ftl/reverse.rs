@@ -57,16 +57,6 @@ impl ReverseMap {
         self.valid[word(place)] |= bit(place);
     }
 
-    /// Makes a unit valid at this location, and returns whether none was.
-    #[inline(always)]
-    pub fn add(&mut self, Ppn(place): Ppn, Lpn(unit): Lpn) -> bool {
-        self.units[place as usize] = unit;
-        let (word, bit) = (&mut self.valid[word(place)], bit(place));
-        let free = *word & bit == 0;
-        *word |= bit;
-        free
-    }
-
     /// Makes this location invalid.
     #[inline(always)]
     pub fn clear(&mut self, Ppn(place): Ppn) {

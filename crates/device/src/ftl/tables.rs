@@ -304,12 +304,14 @@ impl Tables {
         &self.map
     }
 
-    /// Maps an unmapped unit to `ppn`, as an image says; false if another unit is there. The counts of the block are restored by
-    /// [`Tables::restore_block`].
+    /// Maps a unit to the location that an image contains for it. Returns false if another unit is already mapped to this location. The
+    /// counts of the block are restored by [`Tables::restore_block`].
     #[inline]
     pub fn restore_entry(&mut self, lpn: Lpn, ppn: Ppn) -> bool {
         self.map[lpn.index()] = ppn.0 + 1;
-        self.reverse.add(ppn, lpn)
+        let free = self.reverse.get(ppn).is_none();
+        self.reverse.set(ppn, lpn);
+        free
     }
 
     /// Restores the counts of a block from an image.

@@ -39,7 +39,8 @@ fn make(images: &Images, size: u64, options: &[&str]) -> PathBuf {
     images.make("image", size, &[options, &["-d", folder]].concat())
 }
 
-/// Makes an image with each of these sets of options, and reads its files, before and after its directories get their hash trees.
+/// Makes an image with each of these sets of options, and reads its files twice: as it was made, and after e2fsck has given its
+/// directories hash trees.
 fn read_files_of(sets: &[&[&str]]) {
     if !can_run(false, &[]) {
         return;

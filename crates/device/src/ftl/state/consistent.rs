@@ -15,7 +15,7 @@ impl Ftl {
         self.core.tables.pools().iter().try_for_each(|pool| self.check_pool(nand, pool))
     }
 
-    /// Checks the locations that the map uses in a block: they are in programmed pages, and as many as the block counts.
+    /// Checks that all valid locations of a block are in programmed pages, and that their number is the block's count of valid units.
     fn check_block(&self, nand: &Nand, block: BlockId) -> Result<()> {
         let (geometry, tables) = (&self.core.geometry, &self.core.tables);
         let view = nand.block(block);

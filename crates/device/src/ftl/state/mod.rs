@@ -1,6 +1,6 @@
 //! The state of the FTL and of the blocks as words, for images.
 //!
-//! In this order: sizes, map, blocks, state of allocation and collection, the part of each pool's state that does not follow
+//! The order is: sizes, map, blocks, state of allocation and collection, the part of each pool's state that does not follow
 //! from its blocks, and the tables of the mapping scheme.
 
 mod consistent;

@@ -164,9 +164,7 @@ impl<L: Observer> BlockIo<'_, L> {
 
     /// The units of a logical page that exist on the device.
     fn units_of_page(&self, logical: u32) -> Range<u32> {
-        let shift = self.layout.page_shift;
-        let first = logical << shift;
-        first..(first + (1 << shift)).min(self.core.geometry.logical_units)
+        self.layout.units_of_page(logical, &self.core.geometry)
     }
 
     /// The location of any valid unit of a logical page; `None` if there is none.

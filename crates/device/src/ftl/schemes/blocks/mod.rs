@@ -13,6 +13,8 @@ mod map_cache;
 mod superblock;
 mod write;
 
+use std::ops::Range;
+
 use crate::events::Observer;
 use crate::ftl::core::Core;
 use crate::geometry::Geometry;
@@ -81,7 +83,13 @@ impl Layout {
         (self.row(block) * self.pages + offset) * self.planes + block % self.planes
     }
 
-    /// Row, offset and plane (by its position in the striping order) of each logical page, in the order of their numbers.
+    /// The units of a logical page that exist on the device.
+    fn units_of_page(self, logical: u32, geometry: &Geometry) -> Range<u32> {
+        let first = logical << self.page_shift;
+        first..(first + (1 << self.page_shift)).min(geometry.logical_units)
+    }
+
+    /// Row, offset in the block, and plane of each logical page, in the order of the pages. The plane is a position in the striping order.
     fn places(self) -> impl Iterator<Item = (u32, u32, u32)> {
         let offsets = (0..self.rows).flat_map(move |row| (0..self.pages).map(move |offset| (row, offset)));
         offsets.flat_map(move |(row, offset)| (0..self.planes).map(move |stripe| (row, offset, stripe)))
@@ -229,7 +237,7 @@ impl Blocks {
     /// The first contradiction between the scheme and the flash.
     pub fn fault(&self, core: &Core, nand: &Nand) -> Option<String> {
         let layout = self.layout;
-        let mut by_block = vec![Holds::default(); nand.block_count()];
+        let mut by_block = vec![None; nand.block_count()];
         for held in &self.scheme.tables().holds(layout) {
             if held.block.index() >= nand.block_count() {
                 return Some(format!("the map names block {}, which does not exist", held.block));
@@ -239,22 +247,19 @@ impl Blocks {
             if entry.plane != core.geometry.striped(held.stripe) || !in_use {
                 return Some(format!("the map holds block {} but it is {entry:?}", held.block));
             }
-            let holds = &mut by_block[held.block.index()];
-            if holds.used {
+            let first_stripe = Held { stripe: held.stripe % layout.planes, ..*held };
+            if by_block[held.block.index()].replace(first_stripe).is_some() {
                 return Some(format!("the map uses block {} twice", held.block));
             }
-            let Held { from, to, in_place, .. } = *held;
-            *holds = Holds { used: true, stripe: held.stripe % layout.planes, from, to, in_place };
         }
         for (logical, (row, offset, stripe)) in (0..).zip(layout.places()) {
-            let first = logical << layout.page_shift;
-            for unit in first..(first + (1 << layout.page_shift)).min(core.geometry.logical_units) {
+            for unit in layout.units_of_page(logical, &core.geometry) {
                 let Some(ppn) = core.lookup(Lpn(unit)) else { continue };
-                let holds = &by_block[core.geometry.block_of(ppn).index()];
                 let page = core.geometry.offset_of(ppn) >> layout.page_shift;
-                let found = holds.stripe == stripe
-                    && (holds.from..holds.to).contains(&row)
-                    && (!holds.in_place || page == offset);
+                let found = by_block[core.geometry.block_of(ppn).index()].is_some_and(|held| {
+                    let of_row = held.stripe == stripe && (held.from..held.to).contains(&row);
+                    of_row && (!held.in_place || page == offset)
+                });
                 if !found {
                     return Some(format!("unit {unit} is stored at {ppn}, which does not match the map"));
                 }
@@ -262,16 +267,6 @@ impl Blocks {
         }
         None
     }
-}
-
-/// What a block holds: pages of the rows `from..to` of one plane, by its position in the striping order.
-#[derive(Clone, Copy, Default)]
-struct Holds {
-    used: bool,
-    stripe: u32,
-    from: u32,
-    to: u32,
-    in_place: bool,
 }
 
 /// A block number as a word of an image.
