@@ -46,6 +46,7 @@ from emmclab.papers.iiswc15.readings import PRIMARY, readings
 from emmclab.papers.measuring import find_measure, taken
 from emmclab.papers.registry import WORKS, papers, studies
 from emmclab.studies import Results, Study
+from emmclab.studies.store import Store
 from emmclab.traces.reading import read
 
 RULES = [rule for paper in papers().values() for rule in rules(paper)]
@@ -73,6 +74,13 @@ def results(reproduced: Reproduced, ledger: list[dict[str, Any]]) -> dict[str, R
     """The results of every study on which claims are judged."""
     assert ledger
     names = studies_of(papers().values())
+
+    def run_the_rest(_: Path) -> None:
+        """Run the grids that no claim reads."""
+        for name in names:
+            assert emmclab("run", name, "--results", reproduced.results).returncode == 0
+
+    reproduced.once("whole", run_the_rest)
     return {name: Results.load(reproduced.results / name) for name in names}
 
 
@@ -133,6 +141,30 @@ def test_one_paper_or_one_study_gives_the_verdicts_of_the_whole_ledger(
     for found in results.values():
         for claim in judge_study(found):
             assert claim.to_dict() == whole[claim.id]
+
+
+def test_grids_without_claims_are_declared(ledger: list[dict[str, Any]]) -> None:
+    read: dict[str, set[str]] = {name: set() for name in studies_of(papers().values())}
+    for evidence in (claim["evidence"] for claim in ledger):
+        if evidence and evidence["study"] in read:
+            read[evidence["study"]] |= {cells["grid"] for cells in evidence["cells"]}
+    for name, grids in read.items():
+        unread = {grid.name for grid in Study.named(name).grids} - grids
+        assert unread == set(studies()[name].grids_without_claims.get(name, ())), name
+
+
+def test_claims_run_only_the_grids_that_they_read(tmp_path: Path) -> None:
+    words = ("claims", "--paper", "dsn17", "--results", tmp_path)
+    judged = emmclab_json(*words)
+    index = Store(tmp_path / "dsn17").index()
+    assert {cell["grid"] for cell in index["missing"]} == {"ordered_fua", "packed"}
+    report = emmclab("report", "dsn17", "--results", tmp_path, "--html", tmp_path / "page.html")
+    assert report.returncode == 1
+    assert "54 of 261 cells have no result" in report.stderr
+    assert not (tmp_path / "page.html").exists()
+    assert emmclab("run", "dsn17", "--results", tmp_path).returncode == 0
+    assert emmclab_json(*words) == judged
+    assert "missing" not in Store(tmp_path / "dsn17").index(), "results of other grids stay"
 
 
 def test_a_headline_counts_tested_restated_and_unchecked_apart(results: dict[str, Results]) -> None:

@@ -121,6 +121,14 @@ def test_claims_refuse_an_incomplete_study() -> None:
         judge_study(results)
 
 
+def test_cells_of_grids_without_claims_may_be_missing() -> None:
+    missing = {"missing": 3, "missing_grids": ["phone"]}
+    results = Results({"name": "iiswc15", "cells": 10} | missing, {}, [], "")
+    assert results.lacks() and not results.lacks(["phone", "eager-gc"])
+    assert Results(results.about | {"missing_grids": ["phone", "hybrid"]}, {}, [], "").lacks(["phone"])
+    assert Results({"cells": 10, "missing": 3}, {}, [], "").lacks(["phone"]), "results of earlier versions"
+
+
 @pytest.mark.slow
 def test_a_collected_file_is_ordered_by_key_and_holds_every_figure(study: Path, tmp_path: Path) -> None:
     assert emmclab("run", study, "--jobs", 1, "--results", tmp_path).returncode == 0

@@ -56,7 +56,7 @@ def claims(
     reading: Reading,
     as_json: AsJson = False,
 ) -> None:
-    """Judge the claims of the papers on the results of their studies; runs missing cells.
+    """Judge the claims of the papers on the results of their studies; runs missing cells that claims read.
 
     A claim whose study needs root is judged if its results are there; otherwise the table names the command.
 
@@ -92,7 +92,7 @@ def claims(
 def results_of(
     chosen: Sequence[Paper], prepared: Callable[[Study, Paper], Study], folder: Path, jobs: int
 ) -> dict[str, Results]:
-    """Run the missing cells of the studies that the claims of these papers need.
+    """Run the missing cells that the claims of these papers read.
 
     Studies that not every machine can run are included only if their stored results are complete.
     """
@@ -101,10 +101,13 @@ def results_of(
     from emmclab.studies import Study
 
     kept = {name: _kept(Study.named(name), folder / name) for name in kept_beside(chosen)}
-    return {name: found for name, found in kept.items() if found is not None} | {
-        name: run_with_meter(prepared(Study.named(name), studies()[name]), folder / name, jobs, fresh=False)
-        for name in studies_of(chosen)
-    }
+    results = {name: found for name, found in kept.items() if found is not None}
+    for name in studies_of(chosen):
+        paper = studies()[name]
+        study = prepared(Study.named(name), paper)
+        unread = paper.grids_without_claims.get(name, ())
+        results[name] = run_with_meter(study, folder / name, jobs, without=unread)
+    return results
 
 
 def _kept(study: Study, folder: Path) -> Results | None:

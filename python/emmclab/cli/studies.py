@@ -6,7 +6,7 @@ import contextlib
 import errno
 import os
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -165,10 +165,11 @@ def finish_with_meter(
     engine: Executor,
     *,
     cells: Sequence[Cell] | None = None,
+    without: Collection[str] = (),
     fresh: bool = False,
     images_limit: int | None = None,
 ) -> Finished:
-    """Run a study, with its progress and the estimated remaining time on stderr.
+    """Run a study, except for the grids `without`; print progress and the remaining time on stderr.
 
     Raises:
         EmmclabError: the study cannot be run.
@@ -178,14 +179,25 @@ def finish_with_meter(
 
     limit = IMAGES_BYTES if images_limit is None else images_limit
     cells = study.cells() if cells is None else cells
-    with contextlib.closing(engine), keeping(study, cells, place), StudyMeter(study.name) as meter:
+    wanted = [cell for cell in cells if cell.grid not in without]
+    with contextlib.closing(engine), keeping(study, wanted, place), StudyMeter(study.name) as meter:
         return run_cells(
-            study, place, engine, fresh=fresh, images_limit=limit, cells=cells, progress=meter, note=say
+            study,
+            place,
+            engine,
+            fresh=fresh,
+            images_limit=limit,
+            cells=cells,
+            without=without,
+            progress=meter,
+            note=say,
         )
 
 
-def run_with_meter(study: Study, folder: Path, jobs: int, fresh: bool) -> Results:
-    """Run a study in which no cell may fail, with its progress on stderr.
+def run_with_meter(
+    study: Study, folder: Path, jobs: int, fresh: bool = False, without: Collection[str] = ()
+) -> Results:
+    """Run a study in which no cell may fail, except for the grids `without`, with its progress on stderr.
 
     Raises:
         EmmclabError: the study cannot be run, or a cell failed.
@@ -194,7 +206,7 @@ def run_with_meter(study: Study, folder: Path, jobs: int, fresh: bool) -> Result
     from emmclab.studies import Results
 
     place = Folder(folder)
-    found = finish_with_meter(study, place, executor(jobs), fresh=fresh)
+    found = finish_with_meter(study, place, executor(jobs), without=without, fresh=fresh)
     if found.failures:
         first = found.failures[0]
         raise EmmclabError(f"{study.name}: {first['input']}: {first['message']}", hint=first["hint"])

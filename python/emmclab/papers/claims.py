@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, TypedDict
 
@@ -263,10 +263,10 @@ def judge(results: Mapping[str, Results], chosen: Sequence[Paper] | None = None)
     A claim that only a study of `kept_beside` measures is judged if `results` contain that study.
 
     Raises:
-        EmmclabError: a study has cells without a result.
+        EmmclabError: a study has cells without a result in a grid that claims read.
     """
-    for one in results.values():
-        _refuse_incomplete(one)
+    for name, one in results.items():
+        _refuse_incomplete(one, studies()[name].grids_without_claims.get(name, ()))
     judged = []
     for paper in papers().values() if chosen is None else chosen:
         for declared in rules(paper):
@@ -291,8 +291,9 @@ def judge_study(results: Results) -> list[Claim]:
     return [_judge(paper, rule, results) for rule in found if rule.measure and rule.study == name]
 
 
-def _refuse_incomplete(results: Results) -> None:
-    if results.missing:
+def _refuse_incomplete(results: Results, unread: Collection[str] = ()) -> None:
+    """Reject results with missing cells; those of the grids `unread` may be missing."""
+    if results.lacks(unread):
         name = results.about["name"]
         raise EmmclabError(
             f"{name}: {results.missing:,} of {results.about['cells']:,} cells have no result; "

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 import tomllib
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 
@@ -32,6 +33,8 @@ class Paper:
     studies: tuple[str, ...]
     #: Whether its original traces can replace the workloads of its studies (`--traces`).
     takes_traces: bool = False
+    #: Grids that none of its claims reads, by study. `emmclab claims` does not run them.
+    grids_without_claims: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     @property
     def claims_text(self) -> str:

@@ -23,6 +23,8 @@ from emmclab.studies.kinds.kind import CellKind, Images, Work
 
 #: Version of the format of stored results; results with another version are not found.
 _KEPT_AS = 3
+#: Number of requests from which generating an input takes longer than reading the image of a device.
+_LONG_REQUESTS = 200_000
 
 
 @dataclass(frozen=True)
@@ -72,9 +74,10 @@ class Cell:
 
     @functools.cached_property
     def prepared(self) -> tuple[object, ...]:
-        """What takes time to prepare and is reused by the next cell: a used device, else the input."""
+        """What takes time to prepare and is reused by the next cell: a used device, or the input."""
         options = _parsed(self.options)
-        if self.device and options.get("precondition", "none") != "none":
+        is_used = self.device and options.get("precondition", "none") != "none"
+        if is_used and self.input.requests < _LONG_REQUESTS:
             return self.grid, self.device, self.settings, options.get("capacity"), options["precondition"]
         return self.grid, self.input
 

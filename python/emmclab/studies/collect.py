@@ -18,7 +18,7 @@ from emmclab.studies.kept import ask
 from emmclab.studies.kept_types import Run
 from emmclab.studies.results import Results
 from emmclab.studies.run import about
-from emmclab.studies.store import Missing, Store
+from emmclab.studies.store import Missing, Store, missing_about
 from emmclab.studies.tables import row_of_cell
 
 #: Metadata key of the description of the study.
@@ -68,7 +68,7 @@ def _collect(study: Study, cells: Sequence[Cell], places: Sequence[Place], outpu
                     continue
                 kind, row = row_of_cell(text)
                 table.add({"key": key, "number": numbers[key], "kind": kind, "result": result} | row)
-            said = about(study, cells) | ({"missing": len(missing)} if missing else {})
+            said = about(study, cells) | (missing_about(missing) if missing else {})
             if not table.rows:
                 table.name_columns({"key": "", "number": 0, "kind": "", "result": ""})
             put_in_place(table.write({_ABOUT: json.dumps(said, sort_keys=True), **made_of(study)}), output)

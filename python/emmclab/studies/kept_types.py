@@ -144,6 +144,8 @@ class FurtherAbout(TypedDict, total=False):
 
     #: Cells without a result.
     missing: int
+    #: The grids of these cells; absent in results of earlier versions.
+    missing_grids: list[str]
     recordings: RecordingsAbout
     traces_folder: str
 

@@ -88,6 +88,10 @@ class Results:
         """Number of cells of the study without a result."""
         return int(self.about.get("missing", 0))
 
+    def lacks(self, without: Collection[str] = ()) -> bool:
+        """Return whether cells are missing in other grids than these."""
+        return self.missing > 0 and not {*self.about.get("missing_grids", ("",))} <= {*without}
+
     @property
     def inputs(self) -> list[str]:
         """Names of all inputs."""

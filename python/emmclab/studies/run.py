@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,6 +28,8 @@ from emmclab.studies.sweep import Progress, Sweep
 
 #: Called as cells finish.
 StudyProgress = Callable[[Progress], None]
+#: Why a cell of a grid that was not asked for has no result.
+_LEFT_OUT = "the command that ran the study does not need this grid"
 #: Called with messages about stored results, for example that some are damaged.
 Note = Callable[[str], None]
 
@@ -109,11 +111,13 @@ def run_cells(
     fresh: bool = False,
     images_limit: int = IMAGES_BYTES,
     cells: Sequence[Cell] | None = None,
+    without: Collection[str] = (),
     progress: StudyProgress | None = None,
     note: Note = unheard,
 ) -> Finished:
     """Run the missing cells of a study, like `run_study`; return the outcome without the results.
 
+    Cells of the grids `without` are not run; those without a result from an earlier run are `missing`.
     Cells that crash their process repeatedly are left out, and named in `missing`. Cells whose stored result
     is damaged are run again; `note` is called with a message about them.
 
@@ -128,7 +132,9 @@ def run_cells(
         store.sweep()
         if fresh:
             store.forget()
-        reasons = _run(store, executor, cells, progress, note)
+        left_out = {cell.key: _LEFT_OUT for cell in cells if cell.grid in without}
+        wanted = [cell for cell in cells if cell.key not in left_out]
+        reasons = left_out | _run(store, executor, wanted, progress, note)
         found = store.finish(said, cells, reasons, made)
         # Worker processes of a killed run may have been still alive when this one started.
         store.sweep()

@@ -24,7 +24,7 @@ from emmclab.runtime.place import Folder, Place
 from emmclab.runtime.seal import is_whole
 from emmclab.studies.cell import Cell
 from emmclab.studies.kept import Kept, ask, keys_of, undamaged, write_joined, write_part
-from emmclab.studies.kept_types import About, FailedRow, Index, MissingCell, RunRow
+from emmclab.studies.kept_types import About, FailedRow, FurtherAbout, Index, MissingCell, RunRow
 from emmclab.studies.kinds import TABLES
 from emmclab.studies.kinds.kind import Images
 from emmclab.studies.tables import Digest, kept_rows
@@ -69,6 +69,11 @@ class Missing:
             "device": self.device,
             "reason": self.reason,
         }
+
+
+def missing_about(missing: Sequence[Missing]) -> FurtherAbout:
+    """Return what the description of results states of cells without a result."""
+    return {"missing": len(missing), "missing_grids": list(dict.fromkeys(one.grid for one in missing))}
 
 
 @dataclass
@@ -277,7 +282,7 @@ class Store:
                     self.place.remove(f"{name}.parquet")
         found.digest = digest.text
         if found.missing:
-            found.about = {**about, "missing": len(found.missing)}
+            found.about = {**about, **missing_about(found.missing)}
         without = {one.key for one in found.missing}
         index: Index = {"study": found.about, "cells": [key for key in by_key if key not in without]}
         if found.missing:
