@@ -154,7 +154,7 @@ def test_grids_without_claims_are_declared(ledger: list[dict[str, Any]]) -> None
 
 
 def test_claims_run_only_the_grids_that_they_read(tmp_path: Path) -> None:
-    words = ("claims", "--paper", "dsn17", "--results", tmp_path)
+    words = ("claims", "--paper", "dsn17", "--jobs", 1, "--results", tmp_path)
     judged = emmclab_json(*words)
     index = Store(tmp_path / "dsn17").index()
     assert {cell["grid"] for cell in index["missing"]} == {"ordered_fua", "packed"}
@@ -162,7 +162,7 @@ def test_claims_run_only_the_grids_that_they_read(tmp_path: Path) -> None:
     assert report.returncode == 1
     assert "54 of 261 cells have no result" in report.stderr
     assert not (tmp_path / "page.html").exists()
-    assert emmclab("run", "dsn17", "--results", tmp_path).returncode == 0
+    assert emmclab("run", "dsn17", "--jobs", 1, "--results", tmp_path).returncode == 0
     assert emmclab_json(*words) == judged
     assert "missing" not in Store(tmp_path / "dsn17").index(), "results of other grids stay"
 
