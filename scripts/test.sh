@@ -7,11 +7,12 @@
 # Functions named helper_process_* are not tests: other tests run them in a process of their own.
 set -uo pipefail
 cd "$(dirname "$0")/.."
+. scripts/alive.sh
 log=$(mktemp) rust_log=$(mktemp)
 # Each skipped test writes a line: what is missing, and the command that brings it.
 EMMCLAB_SKIPPED=$(mktemp)
 export EMMCLAB_SKIPPED
-trap 'rm -f "$log" "$rust_log" "$EMMCLAB_SKIPPED"' EXIT
+trap 'kill $beat 2>/dev/null; rm -f "$log" "$rust_log" "$EMMCLAB_SKIPPED"' EXIT
 status=0
 ignored=() marked=(-m "not slow and not build")
 case "${1:-}" in
@@ -28,15 +29,18 @@ long)
 esac
 
 rust() { cargo test --locked --no-fail-fast --workspace "$@"; }
+# Cargo names each crate once, and then compiles its tests for a minute without a line.
+compile() { alive "compiling the tests (some minutes the first time)" rust --tests --no-run; }
 # What the tests need is installed while they are compiled; a machine without a compiler gets that first.
 if command -v cargo >/dev/null && command -v cc >/dev/null; then
     scripts/setup.sh dev &
-    rust --tests --no-run
+    setup=$!
+    compile
     built=$?
-    wait $! || exit
+    wait $setup || exit
 else
     scripts/setup.sh dev || exit
-    rust --tests --no-run
+    compile
     built=$?
 fi
 if [ $built != 0 ]; then
