@@ -22,13 +22,16 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, NoReturn
+from typing import IO, TYPE_CHECKING, Any, NoReturn
 
 import hypothesis
 import pytest
 from playwright.sync_api import Browser, sync_playwright
 
 from commands import Commands
+
+if TYPE_CHECKING:
+    from crash_runs import Runs
 
 #: As in the random tests in Rust: a failure is caused by the change under test, not by chance or a slow
 #: machine.
@@ -467,6 +470,15 @@ def tracefs(root: None) -> None:
             subprocess.run(["mount", "-t", "tracefs", "nodev", str(tracing.parent)], check=False)
     if not tracing.exists():
         missing("tracefs", "use a kernel with CONFIG_FTRACE")
+
+
+@pytest.fixture
+def crash(root: None, tmp_path: Path) -> Runs:
+    """`emmclab crash` in a folder of its own."""
+    from crash_runs import Runs
+
+    del root
+    return Runs(tmp_path)
 
 
 @pytest.fixture(scope="module")

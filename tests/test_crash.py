@@ -1,99 +1,22 @@
-"""Power cuts: controls that must be detected, states that are no defect, and the ends of the command."""
+"""Power cuts: controls that must be detected, and states that are no defect."""
 
 from __future__ import annotations
 
-import json
-import os
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from conftest import PATIENCE_S, emmclab
-from emmclab.cli import main
-from emmclab.crash.checks import CheckFiles, CheckLog, CheckSqlite
-from emmclab.crash.explore import Exploration, Options, explore, open_run
+from crash_runs import CUTS, DEVICE, Runs, nothing_left
+from emmclab.crash.explore import open_run
 from emmclab.crash.recording import Workload, _is_ordered, record_run
 from emmclab.crash.scaling import scaled_down
-from emmclab.crash.workloads import record, sqlite_setting
 from emmclab.devices.device import Device, presets
-from emmclab.errors import ConfigError, EmmclabError
-
-#: Number of cuts of one test; `EMMCLAB_CUTS=1000` for a long one.
-CUTS = os.environ.get("EMMCLAB_CUTS", "50")
-DEVICE = ["--device", "emmc51-cache"]
-
-
-class Runs:
-    """Runs the command in a separate folder."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-
-    def __call__(self, *arguments: str, status: int | None = None) -> dict[str, Any]:
-        done = self.run("--json", *arguments)
-        assert done.returncode == status if status is not None else done.returncode in (0, 4), done.stderr
-        result: dict[str, Any] = json.loads(done.stdout)
-        assert done.returncode == (4 if result["findings"] else 0)
-        return result
-
-    def environment(self) -> dict[str, str]:
-        """Return an environment with temporary files, and so mounts, in this folder."""
-        temporary = self.folder / "temporary"
-        temporary.mkdir(exist_ok=True)
-        return os.environ | {"TMPDIR": str(temporary)}
-
-    def begin(self, *arguments: str) -> subprocess.Popen[str]:
-        """Begin a run in its own session, so that a signal reaches only this run."""
-        return subprocess.Popen(
-            [sys.executable, "-m", "emmclab", "crash", *arguments],
-            cwd=self.folder,
-            env=self.environment(),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-        )
-
-    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """Run the command, with one process unless the arguments specify another number."""
-        jobs = () if "--jobs" in arguments else ("--jobs", "1")
-        # What follows `--` belongs to the workload.
-        return emmclab("crash", *jobs, *arguments, cwd=self.folder, env=self.environment())
-
-
-@pytest.fixture
-def crash(root: None, tmp_path: Path) -> Runs:
-    del root
-    return Runs(tmp_path)
+from emmclab.errors import ConfigError
 
 
 def levels(result: dict[str, Any]) -> set[str]:
     return {one["level"] for one in result["findings"]}
-
-
-def left(folder: Path) -> list[Path]:
-    """Return the remaining temporary files, except for the sockets of Python's own server of processes."""
-    return [path for path in (folder / "temporary").iterdir() if not path.name.startswith("pymp-")]
-
-
-def loop_devices() -> str:
-    return subprocess.run(["losetup", "-a"], capture_output=True, text=True, check=True).stdout
-
-
-def nothing_left(folder: Path) -> None:
-    end = time.monotonic() + PATIENCE_S
-    # The kernel releases a loop device when the last program that inspects all devices has closed it.
-    while str(folder) in loop_devices() and time.monotonic() < end:
-        time.sleep(0.05)
-    assert str(folder) not in loop_devices()
-    assert str(folder) not in Path("/proc/mounts").read_text()
-    assert not left(folder)
-    assert not list(folder.glob("emmclab-results/crash/.emmclab-*"))
 
 
 @pytest.mark.parametrize("name", presets())
@@ -158,6 +81,8 @@ def test_a_file_system_that_sends_no_flushes_breaks_the_rules_of_its_journal(cra
 UNSYNCED = (
     "for i in 1 2 3 4; do head -c 40000 /dev/urandom > data$i; echo $i > other$i; sync other$i; echo $i; done"
 )
+
+
 #: Ways to allocate blocks and to lose them again.
 BUSY = """
 for i in 1 2 3 4 5 6; do
@@ -411,68 +336,6 @@ def test_a_name_of_a_state_means_its_exploration_or_asks_for_it(crash: Runs) -> 
     assert unknown.returncode == 2 and "was not explored with the options 000000" in unknown.stderr
 
 
-def ended(crash: Runs, number: int, *, worker: bool, jobs: str) -> None:
-    """Start an exploration by mounts, and end it, or one of its processes, while a state is mounted."""
-    log = str(crash.folder / "run.log")
-    arguments = ["--log", log, "--check", "files", "--cuts", "1000", "--jobs", jobs, "--recovery", "mount"]
-    # Every state is mounted, so that the exploration takes long enough.
-    arguments.append("--no-prune")
-    process = crash.begin(*arguments)
-    mounts, end = Path("/proc/mounts"), time.monotonic() + PATIENCE_S
-    while str(crash.folder) not in mounts.read_text():
-        assert process.poll() is None and time.monotonic() < end
-    target = process.pid
-    if worker:
-        folder = next((crash.folder / "temporary").glob(".emmclab-*"))
-        # The oldest process, because a program that it starts has its files for a short time, too.
-        target = min(
-            int(pid.name)
-            for pid in Path("/proc").glob("[0-9]*")
-            if any(_points_to(link, folder) for link in pid.glob("fd/*"))
-        )
-    os.kill(target, number)
-    process.communicate(timeout=PATIENCE_S)
-
-
-def _points_to(link: Path, folder: Path) -> bool:
-    try:
-        return link.readlink() == folder
-    except OSError:
-        return False
-
-
-@pytest.mark.parametrize(
-    ("number", "worker", "jobs"),
-    [
-        (signal.SIGTERM, False, "1"),
-        (signal.SIGTERM, False, "2"),
-        (signal.SIGTERM, True, "2"),
-        (signal.SIGKILL, False, "2"),
-    ],
-    ids=["term-alone", "term-parent", "term-worker", "kill-parent"],
-)
-def test_an_exploration_that_is_ended_leaves_no_mount_and_no_folder(
-    crash: Runs, number: int, worker: bool, jobs: str
-) -> None:
-    log = str(crash.folder / "run.log")
-    crash(*DEVICE, "--workload", "files", "--operations", "60", "--cuts", "2", "--save-log", log)
-    ended(crash, number, worker=worker, jobs=jobs)
-    end = time.monotonic() + PATIENCE_S
-    # Workers of a killed parent clean up by themselves.
-    while left(crash.folder) and time.monotonic() < end:
-        time.sleep(0.05)
-    nothing_left(crash.folder)
-
-
-def test_what_a_killed_exploration_left_is_gone_after_the_next_one(crash: Runs) -> None:
-    log = str(crash.folder / "run.log")
-    crash(*DEVICE, "--workload", "files", "--operations", "60", "--cuts", "2", "--save-log", log)
-    ended(crash, signal.SIGKILL, worker=False, jobs="1")
-    assert left(crash.folder)
-    crash("--log", log, "--check", "files", "--cuts", "2")
-    nothing_left(crash.folder)
-
-
 def test_a_log_of_dm_log_writes_is_explored_with_its_base(crash: Runs) -> None:
     dm, base = str(crash.folder / "dm.log"), str(crash.folder / "base.img")
     crash(*DEVICE, "--workload", "append-log", "--operations", "20", "--cuts", "5", "--save-dm-log", dm)
@@ -484,28 +347,6 @@ def test_a_log_of_dm_log_writes_is_explored_with_its_base(crash: Runs) -> None:
     assert result["log"]["writer"] == "dm-log-writes" and result["findings"] == []
 
 
-@pytest.mark.parametrize(
-    ("script", "said"),
-    [
-        ("echo one; sleep 60", "ended after 2 s"),
-        ("echo one; exit 3", "exit status 3"),
-        ("echo one; kill -9 $$", "signal 9"),
-        ("head -c 1000000 /dev/urandom; echo", "states"),
-        ("touch a; sync", "printed no line"),
-        ("fallocate -l 215M a; dd if=/dev/urandom of=big bs=1M status=none; echo done", "states"),
-    ],
-    ids=["hangs", "fails", "dies", "prints-garbage", "says-nothing", "fills-the-disk"],
-)
-def test_any_workload_comes_to_a_clear_end_and_leaves_nothing(crash: Runs, script: str, said: str) -> None:
-    # Only hanging processes have to be ended.
-    patience_s = 2 if "sleep" in script else PATIENCE_S
-    few = ("--cuts", "5", "--states", "boundary", "--timeout", str(patience_s))
-    done = crash.run(*DEVICE, *few, "--", "sh", "-c", script)
-    assert done.returncode == 0, done.stderr
-    assert said in done.stderr + done.stdout
-    nothing_left(crash.folder)
-
-
 def test_a_check_of_the_user_judges_what_is_mounted(crash: Runs) -> None:
     script = "for i in 1 2 3; do echo $i > f$i; sync f$i .; echo $i; done"
     judge = 'test "$(cat f$n)" = "$n" || { echo "f$n is lost"; exit 1; }'
@@ -514,19 +355,6 @@ def test_a_check_of_the_user_judges_what_is_mounted(crash: Runs) -> None:
     assert crash(*DEVICE, *few, "--", "sh", "-c", script)["findings"] == []
     result = crash(*DEVICE, "--mount-options", "nobarrier", *few, "--", "sh", "-c", script, status=4)
     assert any("is lost" in one["detail"] for one in result["findings"])
-
-
-@pytest.mark.parametrize("words", [("--", "./own.sh"), ("--check", "own.sh", "--", "true")])
-def test_a_program_beside_the_user_is_to_be_named_by_its_whole_path(
-    crash: Runs, words: tuple[str, ...]
-) -> None:
-    own = crash.folder / "own.sh"
-    own.write_text("#!/bin/sh\n")
-    own.chmod(0o755)
-    done = crash.run(*DEVICE, *words)
-    assert done.returncode == 2 and f"give the whole path, as {own}" in done.stderr, done.stderr
-    own.unlink()
-    nothing_left(crash.folder)
 
 
 def test_without_a_check_no_verdict_on_what_was_acknowledged_is_given(crash: Runs) -> None:
@@ -553,202 +381,3 @@ def test_a_file_system_without_a_journal_is_explored(crash: Runs) -> None:
     done = crash.run(*DEVICE, *options, "--workload", "append-log", "--operations", "5", "--cuts", "5")
     assert done.returncode in (0, 2, 4) and "Traceback" not in done.stderr
     nothing_left(crash.folder)
-
-
-@pytest.mark.usefixtures("root")
-def test_a_finding_that_cannot_be_minimised_is_told_as_it_was_found(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def fail(*_given: object) -> None:
-        raise EmmclabError("the guest did not start", kind="failed")
-
-    monkeypatch.setattr("emmclab.crash.minimal.minimize", fail)
-    words = ("--set", "cache.lies=flush", "--workload", "files", "--cuts", "5", "--jobs", "1", "--json")
-    assert main(["crash", *DEVICE, *words, "--results", str(tmp_path)]) == 4
-    printed = capsys.readouterr()
-    assert json.loads(printed.out)["findings"]
-    assert "could not be minimised: the guest did not start" in printed.err
-
-
-@pytest.mark.parametrize(
-    ("arguments", "named"),
-    [
-        (["--workload", "files"], "device"),
-        ([*DEVICE], "workload"),
-        ([*DEVICE, "--workload", "sqlite-none"], "sqlite-none"),
-        ([*DEVICE, "--workload", "files", "--states", "some"], "states"),
-        ([*DEVICE, "--workload", "files", "--tear", "pages"], "tear"),
-        ([*DEVICE, "--workload", "files", "--recovery", "hope"], "recovery"),
-        ([*DEVICE, "--workload", "files", "--shard", "3/2"], "shard"),
-        (["--again", "c3f2"], "is not the name of a state"),
-        (["--again", "c3f2:1:2"], "0 logs in"),
-        (["--log", "no-such.log"], "no-such.log"),
-        ([*DEVICE, "--", "/no/such/program"], "/no/such/program"),
-    ],
-)
-def test_wrong_arguments_are_refused_by_name(crash: Runs, arguments: list[str], named: str) -> None:
-    done = crash.run(*arguments)
-    assert done.returncode == 2 and named in done.stderr and "Traceback" not in done.stderr, done.stderr
-    nothing_left(crash.folder)
-
-
-def test_a_truncated_log_is_explored_up_to_its_end_and_a_damaged_one_refused(crash: Runs) -> None:
-    log = crash.folder / "run.log"
-    crash(*DEVICE, "--workload", "append-log", "--operations", "30", "--cuts", "2", "--save-log", str(log))
-    whole = log.read_bytes()
-    log.write_bytes(whole[:-100])
-    result = crash("--log", str(log), "--check", "append-log", "--cuts", "20")
-    assert result["log"]["truncated"] and result["findings"] == []
-    log.write_bytes(whole[:5000] + bytes([whole[5000] ^ 255]) + whole[5001:])
-    done = crash.run("--log", str(log))
-    assert done.returncode == 2 and "checksum" in done.stderr
-
-
-@pytest.mark.parametrize(
-    ("option", "value", "says"),
-    [
-        ("--workload", "filse", "there is no workload `filse`"),
-        ("--states", "device,omit2", "is not a way to choose states"),
-        ("--tear", "half", "is not a way to tear"),
-        ("--recovery", "fsck", "is not a way of recovery"),
-        ("--check", "sqlte --strict", "is neither a check nor a program"),
-        ("--shard", "0/3", "is not a part"),
-    ],
-)
-def test_what_cannot_be_explored_is_refused_before_the_workload_runs(
-    crash: Runs, option: str, value: str, says: str
-) -> None:
-    done = crash.run(*DEVICE, "--workload", "files", option, value)
-    assert (done.returncode, says in done.stderr) == (2, True), done.stderr
-    assert "running" not in done.stderr and not (crash.folder / "emmclab-results").exists()
-
-
-def kept_shares(folder: Path) -> list[Path]:
-    return list(folder.glob("emmclab-results/crash/*/share-*.json"))
-
-
-@pytest.mark.slow
-def test_an_exploration_that_is_interrupted_goes_on_where_it_was(crash: Runs) -> None:
-    log = str(crash.folder / "run.log")
-    made = ("--workload", "files", "--operations", "400", "--cuts", "2", "--jobs", "1")
-    crash(*DEVICE, *made, "--save-log", log)
-    arguments = ["--log", log, "--check", "files", "--cuts", "12000", "--jobs", "1", "--json"]
-    process = crash.begin(*arguments)
-    begun = time.monotonic()
-    # Findings are stored after 2 seconds, and all states take more than 6.
-    while len(kept_shares(crash.folder)) == 1 and time.monotonic() - begun < PATIENCE_S:
-        time.sleep(0.05)
-    process.send_signal(signal.SIGINT)
-    _, stderr = process.communicate(timeout=PATIENCE_S)
-    assert process.returncode == 130, stderr
-    assert f"continue with --log {log} --check files" in stderr
-    resumed = crash("--log", log, "--check", "files", "--cuts", "12000", "--jobs", "1")
-    fresh = crash("--log", log, "--check", "files", "--cuts", "12000", "--jobs", "2", "--results", "other")
-    for key in ("findings", "states", "cuts", "covered"):
-        assert resumed[key] == fresh[key], key
-
-
-class Held:
-    """Files in memory."""
-
-    def __init__(self, files: dict[str, bytes]) -> None:
-        self._files = files
-
-    def read(self, path: str) -> bytes | None:
-        return self._files.get(path)
-
-
-def test_files_may_be_what_they_were_or_what_was_begun_and_nothing_else() -> None:
-    import hashlib
-
-    def what(data: bytes) -> str:
-        return f"{len(data)} {hashlib.sha256(data).hexdigest()}"
-
-    check = CheckFiles()
-    makes = [f"makes a {what(b'12345')}"]
-    for data in (None, b"", b"12", b"99", b"12345"):
-        files = {} if data is None else {"/a": data}
-        assert check(Held(files), makes) is None
-    safe = [*makes, f"safe a {what(b'12345')}"]
-    for data in (None, b"", b"1234", b"12346"):
-        assert check(Held({} if data is None else {"/a": data}), safe) is not None
-    assert check(Held({"/a": b"12345"}), safe) is None
-    grows = [*safe, f"grows a {what(b'1234567')}"]
-    assert check(Held({"/a": b"123456"}), grows) is None
-    assert check(Held({"/a": b"023456"}), grows) is not None
-    turns = [*safe, f"turns a {what(b'xyz')}"]
-    assert check(Held({"/a": b"xyz"}), turns) is None and check(Held({"/a": b"xy"}), turns) is not None
-    gone = [*safe, "turns a gone"]
-    assert check(Held({}), gone) is None
-    assert check(Held({"/a": b"12345"}), [*gone, "safe a gone"]) is not None
-
-
-def test_a_log_has_every_record_that_was_safe_and_may_have_more() -> None:
-    check, lines = CheckLog(), ["safe log 1", "safe log 2"]
-    assert check.wanted(lines) == ["/log"]
-    assert check(Held({"/log": record(1) + record(2) + b"torn"}), lines) is None
-    for data in (record(1), record(1) + record(3), record(1) + b"\0" * 256):
-        assert check(Held({"/log": data}), lines) is not None
-
-
-def test_a_database_that_is_damaged_or_lacks_a_row_is_told_from_a_documented_loss(tmp_path: Path) -> None:
-    import sqlite3
-
-    path = tmp_path / "d"
-    database = sqlite3.connect(path)
-    database.execute("CREATE TABLE t (n INTEGER PRIMARY KEY, data BLOB)")
-    database.executemany("INSERT INTO t VALUES (?, ?)", [(n, bytes(500)) for n in range(1, 30)])
-    database.commit()
-    database.close()
-    whole = path.read_bytes()
-
-    def lost(name: str, safe: int, data: bytes | None, *, garbles: bool = False) -> Any:
-        check = CheckSqlite(*(sqlite_setting(name) or (None, None)), garbles=garbles)
-        files = {} if data is None else {"/test.db": data}
-        return check(Held(files), [f"safe test.db {n}" for n in range(safe + 1)])
-
-    assert lost("sqlite-delete", 29, whole) is None
-    one = lost("sqlite-delete", 30, whole)
-    assert one.promise == "commit" and one.documented
-    assert lost("sqlite-delete", 31, whole).documented is None
-    assert lost("sqlite-delete-extra", 30, whole).documented is None
-    assert lost("sqlite-wal-normal", 40, whole).documented
-    # The journal is truncated without a following sync.
-    assert "atomiccommit" in lost("sqlite-truncate-normal", 30, whole).documented
-    assert lost("sqlite-truncate-normal", 31, whole).documented is None
-    for name in ("sqlite-truncate-full", "sqlite-persist-normal", "sqlite-persist-full", "sqlite-wal-full"):
-        assert lost(name, 30, whole).documented is None, name
-    assert lost("sqlite-wal", 1, None).promise == "commit"
-    assert "psow" in lost("sqlite-wal", 30, whole, garbles=True).documented
-    assert lost("sqlite-wal", 31, whole, garbles=True).documented is None
-    assert lost("sqlite-truncate", 30, whole, garbles=True).documented is None
-    damaged = lost("sqlite-wal-normal", 1, whole[:4096] + b"\xff" * 4096 + whole[8192:])
-    assert damaged.promise == "integrity"
-    assert lost("sqlite-delete", 1, b"no database at all" * 300).promise == "integrity"
-
-
-def test_what_shares_found_is_one_whatever_their_order() -> None:
-    def found(index: int) -> Exploration:
-        from emmclab.crash.finding import CutTally, Finding
-
-        verdicts = {index // 2: CutTally(at_ns=index // 2, states=2, broken=1)}
-        part = Exploration(states=2, finished=True, verdicts=verdicts)
-        part.add(Finding("flush", "device", index // 2, index, index, f"state {index}", "random", 0, 0))
-        return part
-
-    def merged(order: list[int]) -> Exploration:
-        whole = Exploration(finished=True)
-        for index in order:
-            whole.merge(found(index))
-        return whole
-
-    one, other = merged([3, 0, 1, 2]), merged([0, 1, 2, 3])
-    assert one == other and one.findings()[0].index == 0 and one.findings()[0].count == 4
-
-
-def test_options_that_do_not_fit_a_log_are_refused(crash: Runs) -> None:
-    log = str(crash.folder / "run.log")
-    crash(*DEVICE, "--workload", "append-log", "--operations", "5", "--cuts", "2", "--save-log", log)
-    run, facts = open_run(log)
-    with pytest.raises(Exception, match="beyond the moments of the log, 0 to"):
-        explore(run, Options(only=(facts["moments"], 0)))

@@ -1,0 +1,76 @@
+"""Runs `emmclab crash` for tests."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from conftest import PATIENCE_S, emmclab
+
+#: Number of cuts of one test; `EMMCLAB_CUTS=1000` for a long one.
+CUTS = os.environ.get("EMMCLAB_CUTS", "50")
+
+DEVICE = ["--device", "emmc51-cache"]
+
+
+class Runs:
+    """Runs the command in a separate folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def __call__(self, *arguments: str, status: int | None = None) -> dict[str, Any]:
+        done = self.run("--json", *arguments)
+        assert done.returncode == status if status is not None else done.returncode in (0, 4), done.stderr
+        result: dict[str, Any] = json.loads(done.stdout)
+        assert done.returncode == (4 if result["findings"] else 0)
+        return result
+
+    def environment(self) -> dict[str, str]:
+        """Return an environment with temporary files, and so mounts, in this folder."""
+        temporary = self.folder / "temporary"
+        temporary.mkdir(exist_ok=True)
+        return os.environ | {"TMPDIR": str(temporary)}
+
+    def begin(self, *arguments: str) -> subprocess.Popen[str]:
+        """Begin a run in its own session, so that a signal reaches only this run."""
+        return subprocess.Popen(
+            [sys.executable, "-m", "emmclab", "crash", *arguments],
+            cwd=self.folder,
+            env=self.environment(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+
+    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run the command, with one process unless the arguments specify another number."""
+        jobs = () if "--jobs" in arguments else ("--jobs", "1")
+        # What follows `--` belongs to the workload.
+        return emmclab("crash", *jobs, *arguments, cwd=self.folder, env=self.environment())
+
+
+def left(folder: Path) -> list[Path]:
+    """Return the remaining temporary files, except for the sockets of Python's own server of processes."""
+    return [path for path in (folder / "temporary").iterdir() if not path.name.startswith("pymp-")]
+
+
+def loop_devices() -> str:
+    return subprocess.run(["losetup", "-a"], capture_output=True, text=True, check=True).stdout
+
+
+def nothing_left(folder: Path) -> None:
+    end = time.monotonic() + PATIENCE_S
+    # The kernel releases a loop device when the last program that inspects all devices has closed it.
+    while str(folder) in loop_devices() and time.monotonic() < end:
+        time.sleep(0.05)
+    assert str(folder) not in loop_devices()
+    assert str(folder) not in Path("/proc/mounts").read_text()
+    assert not left(folder)
+    assert not list(folder.glob("emmclab-results/crash/.emmclab-*"))
