@@ -457,8 +457,8 @@ def test_an_image_that_a_killed_run_left_half_made_is_made_again(tmp_path: Path)
 
 
 def test_the_progress_of_a_study_says_how_long_the_rest_will_take() -> None:
-    assert remaining(120) == ", about 2 min left"
-    assert remaining(21600) == ", about 6 h left"
+    assert remaining(120) == "about 2 min left"
+    assert remaining(21600) == "about 6 h left"
     assert remaining(None) == remaining(0) == ""
 
 

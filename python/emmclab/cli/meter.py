@@ -72,7 +72,7 @@ class Meter(Working):
         parts = (
             Part(f"{requests:,} requests", 4),
             Part(speed(requests / (time.monotonic() - self._started)), 2),
-            Part(remaining(task.time_remaining).removeprefix(", "), 3),
+            Part(remaining(task.time_remaining), 3),
         )
         self._bar.update(task.id, completed=done, total=total, parts=parts)
 
@@ -117,7 +117,7 @@ class Counter(Working):
             Part(found, 3),
             Part(f"{before:,} were finished before" if before else "", 1),
         ]
-        self._print(Part(left.removeprefix(", "), 2))
+        self._print(Part(left, 2))
 
     def _print(self, last: Part) -> None:
         self._spoke = time.monotonic()
@@ -145,9 +145,9 @@ class Counter(Working):
 
 
 def remaining(left_s: float | None) -> str:
-    """Estimate the time for the remaining cells.
+    """Describe the time for the rest; empty if it is not known, or 0.
 
     >>> remaining(120), remaining(None), remaining(0)
-    (', about 2 min left', '', '')
+    ('about 2 min left', '', '')
     """
-    return f", about {length(left_s)} left" if left_s else ""
+    return f"about {length(left_s)} left" if left_s else ""

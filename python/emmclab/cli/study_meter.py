@@ -52,7 +52,8 @@ class StudyMeter(Working):
         elif terminal and (self._said or not is_end):
             self._update_bar(progress)
         elif self._said or not is_end:
-            self.speak(f"{self.what}: {counted(progress)}{remaining(progress.left_s)}")
+            left = remaining(progress.left_s)
+            self.speak(f"{self.what}: {', '.join(filter(None, [counted(progress), left]))}")
         else:
             return
         self._said = True
@@ -71,7 +72,7 @@ class StudyMeter(Working):
             self._bar = live_line(self.what, transient=False)
             self._bar.start()
             self._bar.add_task(self.what, parts=())
-        parts = [*_counts(progress), Part(remaining(progress.left_s).removeprefix(", "), 3)]
+        parts = [*_counts(progress), Part(remaining(progress.left_s), 3)]
         self._bar.update(self._bar.task_ids[0], completed=progress.done, total=progress.total, parts=parts)
 
 
