@@ -61,10 +61,11 @@ def cases(most: int) -> int:
 
 @pytest.fixture(scope="session", autouse=True)
 def _no_signal_is_ignored() -> None:
-    """Undo the effect of nohup: processes that tests start would inherit the ignored signals."""
-    for number in (signal.SIGHUP, signal.SIGQUIT):
+    """Undo the effect of nohup and of jobs in the background, whose processes inherit ignored signals."""
+    for number in (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
         if signal.getsignal(number) is signal.SIG_IGN:
-            signal.signal(number, signal.SIG_DFL)
+            handler = signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
+            signal.signal(number, handler)
 
 
 def environment(**more: str) -> dict[str, str]:
