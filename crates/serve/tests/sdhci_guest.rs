@@ -6,8 +6,8 @@ mod common;
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};
 
-use common::commits;
 use common::guest::{Guest, Parts, Said};
+use common::{PATIENCE, commits};
 use emmclab_base::Modifiers;
 use emmclab_serve::{
     Action, BlockDevice, BlockRequest, CardSettings, Completion, Completions, Extent, Failure, Limits,
@@ -86,13 +86,16 @@ fn run(
         let card =
             format!(r#"{{"driver":"{driver}","socket":{{"type":"unix","path":"{}"}}}}"#, socket.display());
         let said = Guest::boot(guest, &guest.initrd(), 1, &["-device", &card], parameters).finish();
-        export.stop();
         if said.has_crashed() && boots < BOOTS {
             eprintln!("boot {boots}: the kernel of the guest crashed:\n{}", &*said);
             continue;
         }
-        let news: Vec<_> = news.iter().collect();
-        assert_eq!(news, [SessionEvent::Connected, SessionEvent::Disconnected]);
+        // The thread of the export may learn that QEMU has ended only now.
+        for expected in [SessionEvent::Connected, SessionEvent::Disconnected] {
+            assert_eq!(news.recv_timeout(PATIENCE), Ok(expected));
+        }
+        export.stop();
+        assert_eq!(news.iter().next(), None);
         assert!(!said.contains("FAILED"));
         return (said, device.take());
     }
