@@ -32,7 +32,7 @@ class Runs:
         return result
 
     def environment(self) -> dict[str, str]:
-        """Return an environment with temporary files, and so mounts, in this folder."""
+        """Return an environment in which temporary files, and therefore mounts, are in this folder."""
         temporary = self.folder / "temporary"
         temporary.mkdir(exist_ok=True)
         return os.environ | {"TMPDIR": str(temporary)}
@@ -52,7 +52,7 @@ class Runs:
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Run the command, with one process unless the arguments specify another number."""
         jobs = () if "--jobs" in arguments else ("--jobs", "1")
-        # What follows `--` belongs to the workload.
+        # The number comes first, because everything after `--` is the command of the workload.
         return emmclab("crash", *jobs, *arguments, cwd=self.folder, env=self.environment())
 
 
@@ -67,7 +67,7 @@ def loop_devices() -> str:
 
 def nothing_left(folder: Path) -> None:
     end = time.monotonic() + PATIENCE_S
-    # The kernel releases a loop device when the last program that inspects all devices has closed it.
+    # The kernel releases a loop device only when every program that has it open, such as udev, has closed it.
     while str(folder) in loop_devices() and time.monotonic() < end:
         time.sleep(0.05)
     assert str(folder) not in loop_devices()

@@ -18,7 +18,7 @@ from emmclab.errors import EmmclabError
 
 
 def ended(crash: Runs, number: int, *, worker: bool, jobs: str) -> None:
-    """Start an exploration by mounts, and end it, or one of its processes, while a state is mounted."""
+    """Start an exploration that mounts states; end it, or one of its workers, while a state is mounted."""
     log = str(crash.folder / "run.log")
     arguments = ["--log", log, "--check", "files", "--cuts", "1000", "--jobs", jobs, "--recovery", "mount"]
     # Every state is mounted, so that the exploration takes long enough.
@@ -30,7 +30,7 @@ def ended(crash: Runs, number: int, *, worker: bool, jobs: str) -> None:
     target = process.pid
     if worker:
         folder = next((crash.folder / "temporary").glob(".emmclab-*"))
-        # The oldest process, because a program that it starts has its files for a short time, too.
+        # The oldest process: a program that the worker starts has the worker's open files for a short time.
         target = min(
             int(pid.name)
             for pid in Path("/proc").glob("[0-9]*")

@@ -7,7 +7,7 @@ import time
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from emmclab.cli.progress_line import Part, columns, fitted, live_line
+from emmclab.cli.progress_line import Part, columns, fitted, joined, live_line
 from emmclab.cli.working import Working, length
 
 if TYPE_CHECKING:
@@ -133,7 +133,7 @@ class Counter(Working):
         )
 
     def _whole(self, parts: list[Part]) -> str:
-        return f"{self.what}: {', '.join(part.text for part in parts if part.text)}"
+        return f"{self.what}: {joined(parts)}"
 
     def _beat(self) -> None:
         # Work after the last task gets a new line.
@@ -145,7 +145,7 @@ class Counter(Working):
 
 
 def remaining(left_s: float | None) -> str:
-    """Describe the time for the rest; empty if it is not known, or 0.
+    """Return how long the rest takes, in words; empty if that is unknown or 0.
 
     >>> remaining(120), remaining(None), remaining(0)
     ('about 2 min left', '', '')

@@ -61,8 +61,17 @@ def fitted(what: str, parts: Sequence[Part], width: int) -> str:
     return f"{_shortened(what, width - _cells(behind))}{behind}"
 
 
+def joined(parts: Sequence[Part]) -> str:
+    """Return the texts of all parts, with commas between them; parts without a text are left out.
+
+    >>> joined([Part("40 of 90 cells", 3), Part("", 2), Part("about 3 min left", 1)])
+    '40 of 90 cells, about 3 min left'
+    """
+    return ", ".join(part.text for part in parts if part.text)
+
+
 def _behind(parts: Sequence[Part]) -> str:
-    return f": {', '.join(part.text for part in parts)}" if parts else ""
+    return f": {joined(parts)}" if parts else ""
 
 
 def _cells(text: str) -> int:

@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from emmclab.cli.meter import remaining
-from emmclab.cli.progress_line import Part, live_line
+from emmclab.cli.progress_line import Part, joined, live_line
 from emmclab.cli.working import Working, length
 
 if TYPE_CHECKING:
@@ -52,8 +52,7 @@ class StudyMeter(Working):
         elif terminal and (self._said or not is_end):
             self._update_bar(progress)
         elif self._said or not is_end:
-            left = remaining(progress.left_s)
-            self.speak(f"{self.what}: {', '.join(filter(None, [counted(progress), left]))}")
+            self.speak(f"{self.what}: {joined(_parts(progress))}")
         else:
             return
         self._said = True
@@ -72,8 +71,8 @@ class StudyMeter(Working):
             self._bar = live_line(self.what, transient=False)
             self._bar.start()
             self._bar.add_task(self.what, parts=())
-        parts = [*_counts(progress), Part(remaining(progress.left_s), 3)]
-        self._bar.update(self._bar.task_ids[0], completed=progress.done, total=progress.total, parts=parts)
+        task, parts = self._bar.task_ids[0], _parts(progress)
+        self._bar.update(task, completed=progress.done, total=progress.total, parts=parts)
 
 
 def _counts(progress: Progress) -> list[Part]:
@@ -90,7 +89,12 @@ def _counts(progress: Progress) -> list[Part]:
 
 def counted(progress: Progress) -> str:
     """Return a text with the numbers of finished, failed and crashed cells."""
-    return ", ".join(part.text for part in _counts(progress))
+    return joined(_counts(progress))
+
+
+def _parts(progress: Progress) -> list[Part]:
+    """Return the numbers of cells, and the time for the rest."""
+    return [*_counts(progress), Part(remaining(progress.left_s), 3)]
 
 
 def estimated(progress: Progress) -> str:

@@ -28,10 +28,10 @@ from emmclab.studies.sweep import Progress, Sweep
 
 #: Called as cells finish.
 StudyProgress = Callable[[Progress], None]
-#: Why a cell of a grid that was not asked for has no result.
-_LEFT_OUT = "the command that ran the study does not need this grid"
 #: Called with messages about stored results, for example that some are damaged.
 Note = Callable[[str], None]
+#: Why a cell of a grid that was not asked for has no result.
+_LEFT_OUT = "the command that ran the study does not need this grid"
 
 
 def unheard(_sentence: str) -> None:

@@ -72,7 +72,7 @@ class Missing:
 
 
 def missing_about(missing: Sequence[Missing]) -> FurtherAbout:
-    """Return what the description of results states of cells without a result."""
+    """Return the number and the grids of missing cells, as fields of the description of the results."""
     return {"missing": len(missing), "missing_grids": list(dict.fromkeys(one.grid for one in missing))}
 
 
