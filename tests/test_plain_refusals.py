@@ -24,7 +24,7 @@ from conftest import emmclab
         (("simulate", "chat", "--precondition", "steady:0"), "0 capacities is impossible", "more than 0"),
         (("simulate", "chat", "--capacity", "1MB"), "not a possible capacity", "is possible"),
         (("simulate", "chat", "--capacity", "big"), "`big` is not a size", "128GB"),
-        (("profile", "chat", "--bin", "1s"), "figures over time", "--over-time"),
+        (("profile", "chat", "--bin", "1s"), "--bin has no effect without", "--over-time"),
         (("profile", "bare.csv"), "field `heading` (column 1): `arrival`", "arrival_us"),
         (("profile", "shelf"), "shelf is read as one trace in parts: ", "emmclab fleet"),
         (("simulate", "own.csv", "--device", "zufs"), "own.csv: ", "--layer lfs"),

@@ -110,6 +110,7 @@ def test_memory_is_collected_again_once_everything_is_imported() -> None:
 def test_a_command_does_not_import_another() -> None:
     found = modules_after("from emmclab.cli import main; main(['formats', '--json'])")
     assert {name for name in found if name.startswith("emmclab.cli.")} == {
+        "emmclab.cli.command",
         "emmclab.cli.console",
         "emmclab.cli.endings",
         "emmclab.cli.failures",

@@ -163,7 +163,7 @@ def advise(
     if seeds > 1:
         check_random([configuration], "none" if new else USED if precondition == AUTO else precondition)
     opened = [reading.open(path) for path in traces]
-    prepared = preconditioned(precondition, used, opened, AUTO)
+    prepared = preconditioned(precondition, used, opened)
     # The counter also shows progress during preconditioning, and while lifetimes and layers are computed.
     with Counter(f"advise on {configuration.name}", "simulations of options") as counter:
         advised = try_options(

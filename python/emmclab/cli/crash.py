@@ -293,7 +293,7 @@ def crash(
         results=results,
     )
     if against is not None:
-        _compare(asked, asked.changed(context, against), as_json, html)
+        _compare(asked, asked.changed(context, against), as_json)
     options, recordings = recorded(asked)
     for path, write in ((save_log, _copy), (save_dm_log, _copy_dm)):
         for number, kept in enumerate(recordings, 1):
@@ -319,19 +319,12 @@ def _end(tried: Sequence[Tried], options: Options, as_json: bool, html: Path | N
     raise typer.Exit(FOUND if any(one.found.findings() for one in tried) else 0)
 
 
-def _compare(one: Asked, other: Asked, as_json: bool, html: Path | None) -> NoReturn:
+def _compare(one: Asked, other: Asked, as_json: bool) -> NoReturn:
     """Explore two runs; print at how many cuts each loses data, and whether the difference may be chance."""
     from emmclab.cli.show_crash import show_against, show_crash
     from emmclab.crash.against import difference
     from emmclab.crash.repeated import as_json_of
 
-    if html is not None:
-        raise ConfigError(
-            "a page shows one run",
-            kind="config",
-            field="html",
-            hint="leave out --against, or --html",
-        )
     runs = []
     for asked in (one, other):
         options, recordings = recorded(asked)

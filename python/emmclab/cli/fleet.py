@@ -96,13 +96,6 @@ def fleet(
     if output is not None:
         refuse_other_endings(output, (".parquet",), "--output")
     keys = once(between_commas(by, "--by"))
-    if against is not None and keys:
-        raise ConfigError(
-            "two fleets are compared as a whole",
-            kind="config",
-            field="--by",
-            hint="leave out --by, or name folders of one group each",
-        )
     places = _places(folder, output, against)
     tables = [
         _table(place, target, files, jobs, reading.given())

@@ -12,6 +12,7 @@ from typing import Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from emmclab.cli.command import Command
 from emmclab.cli.helping import paragraphs
 
 
@@ -41,6 +42,7 @@ def add_commands(app: typer.Typer, package: str, names: Iterable[str]) -> None:
     for name in names:
         import_module(f"{package}.{name}").register(app)
     for command in app.registered_commands:
+        command.cls = Command
         if command.callback is not None:
             command.help = paragraphs(command.callback)
 

@@ -59,13 +59,6 @@ class Machine:
 
     def record(self) -> _core.Recorder:
         """Start recording it."""
-        if self.ssh and (self.adb or self.serial):
-            raise ConfigError(
-                "only one machine at a time can be recorded",
-                kind="config",
-                field="--ssh",
-                hint="give either --ssh or --adb",
-            )
         if self.buffer_kb is not None and not 1 <= self.buffer_kb <= 1 << 20:
             raise ConfigError(
                 f"a buffer of {self.buffer_kb} KB is impossible",

@@ -160,13 +160,6 @@ def profile(
     --jobs, a Parquet file of more than 4 million requests is profiled in slices of time, too; else in one
     pass. With --against, prints differences; duration and rates are compared without clock jumps.
     """
-    if bin is not None and not (over_time or html or figures or as_json):
-        raise ConfigError(
-            "a width of bins is for figures over time",
-            kind="config",
-            field="--bin",
-            hint="give --over-time, --html, --figures or --json, too",
-        )
     measures = {"percentiles": percentiles, "bin": bin, **asdict(caches)}
     if over_time is not None:
         check_target(over_time)

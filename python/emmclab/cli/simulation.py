@@ -10,6 +10,7 @@ from typing import Annotated, Any, Self, TypedDict
 
 import typer
 
+from emmclab.cli.command import COMPARE_DEVICES
 from emmclab.cli.console import say
 from emmclab.cli.declared import Percentiles, declared
 from emmclab.cli.failures import EARLY_END
@@ -215,6 +216,13 @@ def layered(settings: Sequence[str], layers: Sequence[str]) -> tuple[list[str], 
 
 def configured(name: str, settings: Sequence[str], capacity: str | None = None) -> Device:
     """Load a device by name or path, apply settings, check them together, and scale the device."""
+    if "," in name and not Path(name).exists():
+        raise ConfigError(
+            f"`{name}` is a list, and this command takes one device",
+            kind="config",
+            field="--device",
+            hint=COMPARE_DEVICES.format(name),
+        )
     values: dict[str, str | float | bool] = {}
     for setting in settings:
         key, equals, value = setting.partition("=")

@@ -130,6 +130,13 @@ def synth(
         "flush_every": flush_every,
     }
     given = {key: value for key, value in kind.items() if value is not None}
+    if out is not None and output is not None:
+        raise ConfigError(
+            f"two outputs are named: {out} and {output}",
+            kind="config",
+            field="--output",
+            hint="leave out one of them",
+        )
     if fio is None and not given:
         if name is None and output is None:
             _list(as_json)

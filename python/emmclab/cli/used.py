@@ -31,23 +31,14 @@ _AGES = "give an age such as 90d, 8w, 18mo or 2y, then daily=SIZE, filled=PCT, r
 _HINT = "give bytes a day (daily=2GB), hours of the traces a day (daily=4h), or the table of a fleet"
 
 
-def preconditioned(
-    precondition: str, used: str | None, traces: Sequence[Trace] = (), default: str = "none"
-) -> str:
+def preconditioned(precondition: str, used: str | None, traces: Sequence[Trace] = ()) -> str:
     """Return the preconditioning as text: `precondition`, or `used:...` if `used` is given.
 
     Raises:
-        ConfigError: both are given, or the daily writes cannot be determined.
+        ConfigError: the daily writes cannot be determined.
     """
     if used is None:
         return precondition
-    if precondition != default:
-        raise ConfigError(
-            "a device is preconditioned in one way",
-            kind="config",
-            field="--used",
-            hint="leave out --precondition, or --used",
-        )
     text = "used:" + _DAILY.sub(lambda found: f"daily={_daily(found[1], traces)}", used)
     try:
         parse_precondition(text)

@@ -324,4 +324,11 @@ def checked(options: RunOptions) -> dict[str, Any]:
     found["mode"] = found["mode"] or DEFAULTS["mode"]
     for name, value in found.items():
         check(name, value)
+    if found["mode"] == "back_to_back" and found["rate"] != DEFAULTS["rate"]:
+        raise ConfigError(
+            "`rate` has no effect back to back: each request arrives when the one before it is complete",
+            kind="config",
+            field="rate",
+            hint="leave it out, or replay at the recorded arrivals (--mode open)",
+        )
     return found

@@ -134,7 +134,7 @@ class Running:
 
     def prepared(self) -> str:
         """Return the preconditioning of the device, as text."""
-        return preconditioned(self.precondition, self.used, default=PRECONDITION)
+        return preconditioned(self.precondition, self.used)
 
     def run(
         self, name: str, device: Device, network: str, *, solution: Solution | None = None, **more: Any

@@ -1,0 +1,137 @@
+"""The class of all commands: it refuses options that would have no effect."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from typer.core import TyperCommand
+
+from emmclab.errors import ConfigError
+
+#: Hint for several devices where one is expected.
+COMPARE_DEVICES = "to replay a trace on several devices: `emmclab compare TRACE --devices {}`"
+
+#: Options by the option that they depend on.
+_Others = dict[str, tuple[str, ...]]
+_BINNED: _Others = {"--bin": ("--over-time", "--html")}
+_REMOTE: _Others = {"--ssh-option": ("--ssh",)}
+#: Options that have an effect only with one of others, by command.
+NEEDS: dict[str, _Others] = {
+    "profile": {
+        "--bin": ("--over-time", "--html", "--figures", "--json"),
+        "--seed": ("--against",),
+        "--cache-sizes": ("--cache-policies",),
+        "--cache-ops": ("--cache-policies",),
+        "--cache-exact": ("--cache-policies",),
+    },
+    "record": _REMOTE,
+    "top": _REMOTE,
+    "simulate": _BINNED,
+    "compare": _BINNED,
+    "advise": {"--budget": ("--deep",), "--results": ("--deep",)},
+    "probe": {"--yes": ("--write",)},
+    "explain": {"--images": ("--trace", "--one-at-a-time")},
+    "serve": {
+        "--mkfs-option": ("--mkfs",),
+        "--overwrite": ("--mkfs",),
+        "--mount-options": ("--mount",),
+        "--image2": ("--device2",),
+    },
+    "crash": {"--base": ("--log",), "--save-image": ("--again",)},
+}
+_STATES_BEFORE = (("--used", "--precondition"),)
+_MACHINES = (("--ssh", "--adb"), ("--ssh", "--serial"))
+#: Pairs of options that contradict each other, by command.
+CONTRADICT: dict[str, tuple[tuple[str, str], ...]] = {
+    **dict.fromkeys(("simulate", "compare", "serve"), _STATES_BEFORE),
+    "advise": (*_STATES_BEFORE, ("--new", "--precondition"), ("--new", "--used")),
+    **dict.fromkeys((f"apps {name}" for name in ("run", "compare", "solutions", "live")), _STATES_BEFORE),
+    **dict.fromkeys(("record", "top"), _MACHINES),
+    "fleet": (("--by", "--against"),),
+    "crash": (
+        *(("--against", other) for other in ("--save-log", "--save-dm-log", "--html")),
+        *(("--log", other) for other in ("--device", "--device2", "--layer")),
+    ),
+}
+#: Options with which only these others have an effect, by command.
+ALONE: dict[str, _Others] = {
+    "explain": {"--glossary": ("--json",)},
+    "serve": {"--recover-only": ("--layer", "--set", "--capacity", "--device2", "--image", "--image2")},
+    "crash": {"--again": ("--save-image", "--results", "--html", "--json")},
+}
+
+
+class Command(TyperCommand):
+    """A command that refuses repeated options, unless they collect their values, and ineffective ones."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the arguments; of a repeated option, the parser alone would use only the last value."""
+        if not ctx.resilient_parsing:
+            self._check(ctx, list(args))
+        return super().parse_args(ctx, args)
+
+    def _check(self, ctx: Any, args: list[str]) -> None:
+        parser: Any = self.make_parser(ctx)
+        collecting = {"store": "append", "store_const": "append_const"}
+        for option in (*parser._long_opt.values(), *parser._short_opt.values()):
+            option.action = collecting.get(option.action, option.action)
+        values, _, order = parser.parse_args(args)
+        if self.get_help_option(ctx) in order:
+            return
+        options = [one for one in dict.fromkeys(order) if one.param_type_name == "option"]
+        for option in options:
+            if not option.multiple:
+                self._refuse_repeated(option, values[option.name])
+        _, _, name = ctx.command_path.partition(" ")
+        refuse_ineffective(name, [one.opts[0] for one in options])
+
+    def _refuse_repeated(self, option: Any, values: list[Any]) -> None:
+        """Refuse an option with two values, or a flag in both of its forms.
+
+        Raises:
+            ConfigError: the option has several values.
+        """
+        if len(set(values) if option.is_flag else values) < 2:
+            return
+        name, listed = option.opts[-1], ",".join(map(str, values))
+        message = f"{name} was given {len(values)} times, and {self.name} takes one value"
+        hint = f"leave out all but one of: {', '.join(map(str, values))}"
+        if option.is_flag:
+            message = f"{name} and {option.secondary_opts[0]} contradict each other"
+            hint = "leave out one of them"
+        elif (option.metavar or "").endswith(",..."):
+            message, hint = f"{name} was given {len(values)} times", f"give one list: `{name} {listed}`"
+        elif "--devices" in option.opts:
+            name, hint = "--device", COMPARE_DEVICES.format(listed)
+        raise ConfigError(message, kind="config", field=name, hint=hint)
+
+
+def refuse_ineffective(command: str, options: Collection[str]) -> None:
+    """Refuse options of a command that have no effect beside, or without, other ones.
+
+    >>> refuse_ineffective("advise", ["--budget"])
+    Traceback (most recent call last):
+    ...
+    emmclab.errors.ConfigError: --budget has no effect without --deep
+
+    Raises:
+        ConfigError: there is such an option.
+    """
+    for option, others in NEEDS.get(command, {}).items():
+        if option in options and not any(other in options for other in others):
+            names = " or ".join(others)
+            raise _ineffective(
+                option, f"has no effect without {names}", f"give {names}, too, or leave it out"
+            )
+    for option, allowed in ALONE.get(command, {}).items():
+        further = [other for other in options if other not in (option, *allowed)]
+        if option in options and further:
+            raise _ineffective(further[0], f"has no effect with {option}", "leave out one of them")
+    for option, other in CONTRADICT.get(command, ()):
+        if option in options and other in options:
+            raise _ineffective(option, f"and {other} contradict each other", "leave out one of them")
+
+
+def _ineffective(option: str, problem: str, hint: str) -> ConfigError:
+    return ConfigError(f"{option} {problem}", kind="config", field=option, hint=hint)
