@@ -25,8 +25,10 @@ impl Core {
         ready: Nanos,
         log: &mut L,
     ) -> bool {
-        // FIFO may choose fully valid blocks; stop after one pass over the full ones.
-        let mut patience = self.tables.pool(pool).full + 2;
+        // FIFO and random draws may choose fully valid blocks. FIFO has seen every block after one pass over the full ones; draws miss the
+        // only block that is worth collecting with a probability of e^-64 after 64 times as many.
+        let passes = if self.tables.pool(pool).order() == Order::Valid { 64 } else { 1 };
+        let mut patience = self.tables.pool(pool).full.saturating_add(2).saturating_mul(passes);
         while self.tables.pool(pool).free() <= self.collector.low_watermark {
             if patience == 0 || self.stop.is_some() || !self.begin_victim(nand, pool, ready, log) {
                 return false;
@@ -77,17 +79,14 @@ impl Core {
         let kind = &self.geometry.groups[usize::from(group)];
         let (units_per_block, units_per_page) = (kind.units_per_block(), kind.units_per_page());
         let view = View::new(pool, &self.tables, nand, units_per_block, self.collector.decisions);
-        let Choice::Collect(mut block) = policy.choose(&view) else { return false };
+        let Choice::Collect(block) = policy.choose(&view) else { return false };
         let order = policy.order();
         self.collector.decisions += 1;
-        // A block that would fill as many pages as it frees is not worth collecting. Policies by age continue with the next block; a policy
-        // that samples may have missed a block that is worth it.
+        // A block that would fill as many pages as it frees is not worth collecting. Greedy chooses such a block only if there is no better
+        // one. FIFO continues with the next block, and a random draw moves what it has drawn, as long as another block is worth it.
         let gives = |block: BlockId| self.tables.valid(block) + units_per_page <= units_per_block;
-        if order == Order::Valid && !gives(block) {
-            match self.tables.pool(pool).least_valid() {
-                Some(least) if gives(least) => block = least,
-                _ => return false,
-            }
+        if order == Order::Valid && !self.tables.pool(pool).least_valid().is_some_and(gives) {
+            return false;
         }
         self.start_victim(nand, pool, block, Collection::Space, at, log);
         true

@@ -250,6 +250,11 @@ impl Pool {
         (self.least..self.lists.count()).find_map(|list| Some((list, self.lists.first(list)?)))
     }
 
+    /// The order in which full blocks are kept.
+    pub fn order(&self) -> Order {
+        self.order
+    }
+
     /// A full block with the fewest valid units; requires [`Order::Valid`].
     pub fn least_valid(&self) -> Option<BlockId> {
         let (_, block) = (self.order == Order::Valid).then(|| self.least_listed())??;

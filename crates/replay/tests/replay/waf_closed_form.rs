@@ -7,6 +7,9 @@
 //! - Greedy: blocks with i valid pages lose one at a rate in proportion to i and none falls below n x, so their number goes
 //!   as 1 / i between n x and n, and H(n) - H(n x) = a (1 - x) with the harmonic numbers H. Robinson, Operating Systems
 //!   Review 30(4), 1996, and Desnoyers, SYSTOR 2012. For large n this is the formula above.
+//! - d choices: with G(i) the share of blocks with at least i valid pages, as many blocks lose their i-th page as victims have fewer:
+//!   (G(i) - G(i+1)) a i (1 - x) = 1 - G(i)^d, and the G(i) add up to n / a. Van Houdt, SIGMETRICS 2013. For d = 1 the mean victim is the
+//!   mean block: x = 1 / a.
 
 use emmclab_device::{Command, Device, DeviceConfig, Quiet};
 use emmclab_trace::{Nanos, Op};
@@ -18,8 +21,12 @@ const BLOCKS: u32 = 1024;
 
 /// Measured WAF of one plane, once it has settled.
 fn measured(policy: &str, share_pct: f64) -> (f64, f64) {
+    measured_with(&format!("gc.policy = '{policy}'"), share_pct)
+}
+
+fn measured_with(policy: &str, share_pct: f64) -> (f64, f64) {
     let config = DeviceConfig::from_toml(&format!(
-        "gc.policy = '{policy}'
+        "{policy}
          capacity.over_provisioning_pct = {share_pct}
          [[geometry.block_groups]]
          page_kb = 4
@@ -82,9 +89,21 @@ fn greedy(a: f64) -> f64 {
     1.0 / (1.0 - root(|x| (harmonic(n) - harmonic(n * x)) / (1.0 - x) - a))
 }
 
+fn d_choices(d: i32, a: f64) -> f64 {
+    let n = PAGES_PER_BLOCK;
+    let valid_pages = |x: f64| {
+        (1..=n).rev().fold((0.0, 0.0), |(above, sum), i| {
+            let rate = a * f64::from(i) * (1.0 - x);
+            let share = root(|share: f64| 1.0 - share.powi(d) - (share - above) * rate);
+            (share, sum + share)
+        })
+    };
+    1.0 / (1.0 - root(|x| f64::from(n) / a - valid_pages(x).1))
+}
+
 fn compare(policy: &str, formula: fn(f64) -> f64, within: f64) {
     for share in [7.0, 15.0, 28.0, 50.0, 100.0] {
-        let (found, a) = measured(policy, share);
+        let (found, a) = measured_with(policy, share);
         let expected = formula(a);
         println!(
             "{policy} {share} %: WAF {found:.3}, formula {expected:.3} ({:+.2} %)",
@@ -103,12 +122,20 @@ fn the_formulas_give_the_published_value() {
 
 #[test]
 fn fifo_collection_follows_desnoyers() {
-    compare("fifo", fifo, 0.02);
+    compare("gc.policy = 'fifo'", fifo, 0.02);
 }
 
 #[test]
 fn greedy_collection_follows_robinson_and_desnoyers() {
-    compare("greedy", greedy, 0.03);
+    compare("gc.policy = 'greedy'", greedy, 0.03);
+}
+
+#[test]
+fn one_choice_is_random_collection_and_more_follow_van_houdt() {
+    assert!((d_choices(1, 1.3) - 1.3 / 0.3).abs() < 1e-6);
+    compare("gc.policy = 'd_choices'\ngc.choices = 1", |a| d_choices(1, a), 0.03);
+    compare("gc.policy = 'd_choices'\ngc.choices = 3", |a| d_choices(3, a), 0.03);
+    compare("gc.policy = 'd_choices'\ngc.choices = 10", |a| d_choices(10, a), 0.03);
 }
 
 #[test]
