@@ -7,7 +7,7 @@
 //!
 //! 1. *No invented data.* The sector holds a version whose command arrived before `t`, or no data if none arrived.
 //! 2. *Without a cache*, a write that is complete is durable: the sector holds its version or a newer one. If a write counts as
-//!    complete when its data is transferred (`timing.write_complete`), completion promises nothing, as with a cache.
+//!    complete when its data is transferred (`timing.write_complete`), completion promises nothing, as with a cache (but see rule 4).
 //! 3. *With a cache*, completion of a plain write promises nothing. Its version is durable when a flush that arrived at its
 //!    completion or later is complete (`EXT_CSD` `FLUSH_CACHE` [32] bit 0). A write with PREFLUSH is such a flush for
 //!    everything that was complete when it arrived.

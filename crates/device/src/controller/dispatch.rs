@@ -72,7 +72,7 @@ impl Controller {
             let (group, command) = (page.group, Some(page.request));
             let write = PageWrite { first, units: left, group, span, whole, hot, command };
             let Some((op, taken)) = below.write_page(page.ready, write) else { return false };
-            let complete = below.ftl.completion(&op);
+            let complete = below.ftl.completion(&op, request.event.modifiers);
             let waits = page.waits.then(LatencyBreakdown::of(&op, page.ready, complete));
             request.absorb(waits, op.begin, complete);
             first = first.plus(taken);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use emmclab_base::Nanos;
+use emmclab_base::{Modifiers, Nanos};
 
 use super::allocation::Allocator;
 use super::booster::Booster;
@@ -95,10 +95,11 @@ impl Core {
         self.tables.lookup(lpn)
     }
 
-    /// When a page program counts as complete.
+    /// When a page program counts as complete for a request with these modifiers. A write that is durable on completion waits for the end
+    /// of the program, whatever completes other writes.
     #[inline]
-    pub fn completion(&self, op: &Operation) -> Nanos {
-        if self.transferred { op.transferred } else { op.end }
+    pub fn completion(&self, op: &Operation, modifiers: Modifiers) -> Nanos {
+        if self.transferred && !modifiers.durable() { op.transferred } else { op.end }
     }
 
     /// Whether a write is durable when it counts as complete.

@@ -28,7 +28,7 @@ mod tables;
 mod tests;
 mod write;
 
-use emmclab_base::{Error, Kind, Nanos, Result};
+use emmclab_base::{Error, Kind, Modifiers, Nanos, Result};
 
 use crate::events::{LatencyBreakdown, Observer, Trimmed};
 use crate::geometry::Geometry;
@@ -256,10 +256,10 @@ impl Ftl {
         mapped
     }
 
-    /// When a page program counts as complete.
+    /// When a page program counts as complete for a request with these modifiers.
     #[inline]
-    pub fn completion(&self, op: &Operation) -> Nanos {
-        self.core.completion(op)
+    pub fn completion(&self, op: &Operation, modifiers: Modifiers) -> Nanos {
+        self.core.completion(op, modifiers)
     }
 
     /// End of the latest program.

@@ -3,6 +3,8 @@
 //! Entries are programmed in their order, and a unit that occurs again begins a new page. Data of two entries must never be merged before
 //! it is programmed, because then a later entry could survive a power cut without an earlier one.
 
+use emmclab_base::Modifiers;
+
 use super::allocate::Place;
 use super::allocation::PageRequest;
 use super::commit::{List, PageUnits, Programmed};
@@ -119,7 +121,8 @@ impl Core {
         if self.collector.is_incremental() {
             self.collect_after(nand, pool, ready, log);
         }
-        let complete = self.completion(&op);
+        // Entries that are durable on completion are not packed into shared pages.
+        let complete = self.completion(&op, Modifiers::empty());
         let waits = waits.then(LatencyBreakdown::of(&op, ready, complete));
         for (i, piece) in pieces.iter().enumerate() {
             if i == 0 || pieces[i - 1].entry != piece.entry {

@@ -51,7 +51,7 @@ impl Core {
             }
             let page = PageWrite { first, units, group, span, whole, hot, command };
             let Some((op, taken)) = self.program_host(nand, ready, page, log) else { return };
-            let complete = self.completion(&op);
+            let complete = self.completion(&op, request.event.modifiers);
             let own = LatencyBreakdown::of(&op, ready, complete);
             request.absorb(before.map_or(own, |waits| waits.then(own)), op.begin, complete);
             first = first.plus(taken);

@@ -459,11 +459,14 @@ proptest! {
         page_kb in prop::sample::select(vec!["4", "8"]),
         channels in prop::sample::select(vec!["1", "2"]),
         depth in prop::sample::select(vec!["0", "1", "4"]),
+        reads_first in any::<bool>(),
         lie in prop::sample::select(vec!["none", "none", "none", "flush", "fua", "barrier", "early_flush", "reorder", "recent"]),
         (reliable, barrier) in prop::sample::select(vec![("true", "true"), ("true", "true"), ("false", "true"), ("false", "false")]),
         steps in prop::collection::vec(any::<Step>(), 1..60),
     ) {
         let lie = if kb == 0 { "none" } else { lie };
+        // A cache or a limited queue contradicts "read_first".
+        let scheduling = if reads_first && kb == 0 && depth == "0" { "read_first" } else { "fifo" };
         let config = config(&[
             ("cache.size_kb", &kb.to_string()),
             ("cache.lies", lie),
@@ -476,6 +479,7 @@ proptest! {
             ("geometry.channels", channels),
             ("geometry.block_groups.0.page_kb", page_kb),
             ("controller.queue_depth", depth),
+            ("controller.scheduling", scheduling),
             ("gc.policy", "greedy"),
             ("capacity.over_provisioning_pct", "250"),
         ]);

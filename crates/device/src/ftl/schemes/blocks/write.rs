@@ -68,7 +68,7 @@ impl Blocks {
                 io.core.stop_full();
                 return;
             };
-            let (waits, begin, complete) = io.program_page(place, logical, span, request.command());
+            let (waits, begin, complete) = io.program_page(place, logical, span, request);
             request.absorb(waits, begin, complete);
         }
     }
@@ -82,11 +82,11 @@ impl<L: Observer> BlockIo<'_, L> {
         (block, page): Place,
         logical: u32,
         span: Span,
-        command: Option<u64>,
+        request: &RequestState,
     ) -> (LatencyBreakdown, Nanos, Nanos) {
         let unit_sectors = self.core.geometry.unit_sectors;
         let mut units = PageUnits::new();
-        self.page_units(&mut units, logical, span, command);
+        self.page_units(&mut units, logical, span, request.command());
         let (mut old, mut kept, mut given) = (None, 0, 0);
         for unit in &units {
             let covered = unit.covered.count_ones();
@@ -120,7 +120,7 @@ impl<L: Observer> BlockIo<'_, L> {
             end: op.end,
         };
         self.core.commit_page(programmed, &List(&units), self.log);
-        let complete = self.core.completion(&op);
+        let complete = self.core.completion(&op, request.event.modifiers);
         (waits.then(LatencyBreakdown::of(&op, at, complete)), begin.unwrap_or(op.begin), complete)
     }
 }
