@@ -155,7 +155,11 @@ def test_grids_without_claims_are_declared(ledger: list[dict[str, Any]]) -> None
 
 def test_claims_run_only_the_grids_that_they_read(tmp_path: Path) -> None:
     words = ("claims", "--paper", "dsn17", "--jobs", 1, "--results", tmp_path)
+    refused = emmclab(*words, "--stored")
+    assert refused.returncode == 2 and "simulations without a stored result" in refused.stderr
+    assert not any(tmp_path.iterdir()), "nothing was run"
     judged = emmclab_json(*words)
+    assert emmclab_json(*words, "--stored") == judged
     index = Store(tmp_path / "dsn17").index()
     assert {cell["grid"] for cell in index["missing"]} == {"ordered_fua", "packed"}
     report = emmclab("report", "dsn17", "--results", tmp_path, "--html", tmp_path / "page.html")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 from rich.text import Text
 
-from emmclab.cli.console import print_json, stdout
+from emmclab.cli.console import print_json, say, stdout
 from emmclab.cli.helping import examples
 from emmclab.cli.names import paper_names
 from emmclab.cli.options import AsJson, Reading, with_groups
@@ -24,9 +25,10 @@ from emmclab.cli.studies import (
     recordings_of,
     run_with_meter,
 )
+from emmclab.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Sequence
     from pathlib import Path
 
     from emmclab.papers.claims import Claim
@@ -53,6 +55,10 @@ def claims(
     trace: TraceInputs = [],  # noqa: B006
     jobs: Jobs = 0,
     results: ResultsFolder = RESULTS,
+    stored: Annotated[
+        bool,
+        typer.Option("--stored", help="Run no simulation: refuse if one that claims read has no result."),
+    ] = False,
     reading: Reading,
     as_json: AsJson = False,
 ) -> None:
@@ -76,7 +82,7 @@ def claims(
         study = study.with_inputs(recorded).with_reading(reading.given())
         return study.with_recordings(recordings) if recordings and paper.takes_traces else study
 
-    judged = judge(results_of(chosen, prepared, results, jobs), chosen)
+    judged = judge(results_of(chosen, prepared, results, jobs, stored=stored), chosen)
     if as_json:
         print_json([claim.to_dict() for claim in judged])
     else:
@@ -90,11 +96,19 @@ def claims(
 
 
 def results_of(
-    chosen: Sequence[Paper], prepared: Callable[[Study, Paper], Study], folder: Path, jobs: int
+    chosen: Sequence[Paper],
+    prepared: Callable[[Study, Paper], Study],
+    folder: Path,
+    jobs: int,
+    *,
+    stored: bool = False,
 ) -> dict[str, Results]:
-    """Run the missing cells that the claims of these papers read.
+    """Run the missing cells that the claims of these papers read, after a question on a terminal.
 
     Studies that not every machine can run are included only if their stored results are complete.
+
+    Raises:
+        ConfigError: cells are missing, and only stored results were requested.
     """
     from emmclab.papers.claims import kept_beside, studies_of
     from emmclab.papers.registry import studies
@@ -102,12 +116,44 @@ def results_of(
 
     kept = {name: _kept(Study.named(name), folder / name) for name in kept_beside(chosen)}
     results = {name: found for name, found in kept.items() if found is not None}
+    wanted = []
     for name in studies_of(chosen):
         paper = studies()[name]
-        study = prepared(Study.named(name), paper)
-        unread = paper.grids_without_claims.get(name, ())
-        results[name] = run_with_meter(study, folder / name, jobs, without=unread)
+        wanted.append((prepared(Study.named(name), paper), paper.grids_without_claims.get(name, ())))
+    missing = sum(_missing(study, folder / study.name, unread) for study, unread in wanted)
+    if missing:
+        _confirm(missing, stored)
+    for study, unread in wanted:
+        results[study.name] = run_with_meter(study, folder / study.name, jobs, without=unread)
     return results
+
+
+def _missing(study: Study, folder: Path, unread: Collection[str]) -> int:
+    """Return the number of cells that claims read and that have no stored result."""
+    from emmclab.studies.store import Store
+
+    stored = Store(folder).keys() if folder.exists() else set()
+    return len({cell.key for cell in study.cells() if cell.grid not in unread} - stored)
+
+
+def _confirm(missing: int, stored: bool) -> None:
+    """Ask on a terminal whether missing cells are to be run; elsewhere say that they are.
+
+    Raises:
+        ConfigError: only stored results were requested.
+    """
+    simulations = f"{missing:,} simulation{'s' if missing > 1 else ''} without a stored result"
+    if stored:
+        raise ConfigError(
+            f"the claims read {simulations}",
+            kind="config",
+            field="--stored",
+            hint="leave out --stored to run them",
+        )
+    if not sys.stdin.isatty():
+        say(f"running {simulations}, which the claims read (--stored runs none)")
+    elif not typer.confirm(f"Run {simulations}, which the claims read?", err=True):
+        raise typer.Exit(1)
 
 
 def _kept(study: Study, folder: Path) -> Results | None:

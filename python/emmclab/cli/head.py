@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
@@ -45,21 +46,36 @@ def _roles(roles: list[str]) -> str:
     return ", ".join(role if count == 1 else f"{role} x{count}" for role, count in runs)
 
 
+def _decimals(times_ns: Sequence[int | None], unit_ns: int) -> list[str | None]:
+    """Format times in a unit, with microseconds, or with nanoseconds if different times would look alike.
+
+    >>> _decimals([0, 1_500, None], 10**6), _decimals([0, 400], 10**6)
+    (['0.000', '0.002', None], ['0.000000', '0.000400'])
+    """
+    for digits in (len(str(unit_ns)) - 4, len(str(unit_ns)) - 1):
+        texts = [None if time is None else f"{time / unit_ns:.{digits}f}" for time in times_ns]
+        if len({*texts}) == len({*times_ns}):
+            break
+    return texts
+
+
 def _table(rows: list[RequestRow]) -> Table:
-    """Make the table: arrivals are relative to the first, other times of a request to its own arrival."""
+    """Make the table: arrivals are relative to the first, other times of a request to its own arrival.
+
+    Times have microseconds, or nanoseconds if those would hide a difference.
+    """
     first = rows[0]["arrival_ns"]
-    columns: list[tuple[str, list[str]]] = [
-        ("arrival\ns", [f"{(row['arrival_ns'] - first) / 1e9:.6f}" for row in rows])
-    ]
+    arrivals = _decimals([row["arrival_ns"] - first for row in rows], 10**9)
+    columns: list[tuple[str, list[str]]] = [("arrival\ns", [text or "" for text in arrivals])]
     for step, after in (
         ("start", [row["start_ns"] for row in rows]),
         ("issue", [row["issue_ns"] for row in rows]),
         ("complete", [row["complete_ns"] for row in rows]),
     ):
-        times = [
-            "–" if time is None else f"+{(time - row['arrival_ns']) / 1e6:.3f}"
-            for row, time in zip(rows, after, strict=True)
+        since = [
+            None if time is None else time - row["arrival_ns"] for row, time in zip(rows, after, strict=True)
         ]
+        times = ["–" if text is None else f"+{text}" for text in _decimals(since, 10**6)]
         columns.append((f"{step}\nms", times if any(time is not None for time in after) else []))
     columns += [
         ("sector\n512 B", [str(row["sector"]) for row in rows]),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from emmclab.devices.notebook import result_html
 from emmclab.devices.result_fields import ResultField, shown_fields
-from emmclab.runtime.document import Document
+from emmclab.runtime.document import Document, UnknownFieldError
 
 if TYPE_CHECKING:
     from emmclab.devices.result_types import KeptFields, ResultFields, SecondDevice, UfsUse
@@ -150,11 +150,10 @@ class Result(Document):
         return cast("ResultFields", self._fields)
 
     def __getitem__(self, field: str) -> Any:
-        if field in self._fields:
-            return self._fields[field]
-        if "." not in field:
-            raise KeyError(field)
-        return at(self._fields, field)
+        try:
+            return self._fields[field] if field in self._fields else at(self._fields, field)
+        except (KeyError, TypeError):
+            raise UnknownFieldError(field, self._fields) from None
 
     def __contains__(self, field: object) -> bool:
         return field in self._fields

@@ -2,9 +2,36 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 from collections.abc import Iterator, Mapping
 from typing import Any
+
+
+class UnknownFieldError(KeyError):
+    """A field that a document does not have; the message names a similar one."""
+
+    def __init__(self, field: str, fields: Mapping[str, Any]) -> None:
+        """Name the field, and the fields that the document has."""
+        super().__init__(field)
+        self._known = fields
+
+    def __str__(self) -> str:
+        """Return the message; it is made only if it is printed, since mappings are often searched."""
+        field, paths = str(self.args[0]), list(_paths(self._known))
+        last = field.rpartition(".")[2]
+        near = difflib.get_close_matches(field, paths, n=1, cutoff=0.7)
+        near = near or [path for path in paths if path.rpartition(".")[2].startswith(last)][:1]
+        hint = f"did you mean `{near[0]}`?" if near else f"there are: {', '.join(self._known)}"
+        return f"there is no field `{field}`; {hint}"
+
+
+def _paths(fields: Mapping[str, Any], above: str = "") -> Iterator[str]:
+    """Yield the path of each field, groups before their fields."""
+    for name, value in fields.items():
+        yield f"{above}{name}"
+        if isinstance(value, Mapping):
+            yield from _paths(value, f"{above}{name}.")
 
 
 class Document(Mapping[str, Any]):
@@ -12,6 +39,10 @@ class Document(Mapping[str, Any]):
 
     >>> Document({"name": "chat", "requests": 400})["requests"]
     400
+    >>> Document({"response": {"p99_ms": 1.5}})["p99"]
+    Traceback (most recent call last):
+    ...
+    emmclab.runtime.document.UnknownFieldError: there is no field `p99`; did you mean `response.p99_ms`?
     """
 
     def __init__(self, fields: dict[str, Any]) -> None:
@@ -19,7 +50,10 @@ class Document(Mapping[str, Any]):
         self._fields = fields
 
     def __getitem__(self, field: str) -> Any:
-        return self._fields[field]
+        try:
+            return self._fields[field]
+        except KeyError:
+            raise UnknownFieldError(field, self._fields) from None
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._fields)
