@@ -18,9 +18,11 @@ from emmclab.pages.plots.swept import over_values
 from emmclab.pages.search import headline as search_headline
 from emmclab.pages.study import figures, headline
 from emmclab.studies import Results, Study
+from emmclab.studies.effects import effects_of
 from emmclab.studies.search import Found, Objective, Trial
 from emmclab.studies.space import Space
 from emmclab.studies.summary import summaries
+from emmclab.studies.verdicts import rankings
 
 
 def _run(policy: str, seed: int, mean_ms: float) -> dict[str, Any]:
@@ -85,9 +87,56 @@ def test_a_single_seed_names_the_rule_of_close_values_and_what_tests_their_order
     assert said.startswith("One seed does not tell the settings apart") and "`seeds = [" in said
 
 
+def _swept(times: dict[tuple[str, int], list[float]]) -> Results:
+    runs = [
+        _run(policy, seed, mean) | {"settings": {"gc.policy": policy, "op": op}}
+        for (policy, op), means in times.items()
+        for seed, mean in enumerate(means, start=1)
+    ]
+    return Results({"name": "noise", "cells": len(runs)}, {}, runs, "")
+
+
+def test_the_effect_of_a_key_is_paired_over_the_other_keys_and_the_seeds() -> None:
+    results = _swept(
+        {
+            ("greedy", 12): [30.3, 37.0, 33.1],
+            ("fifo", 12): [36.2, 31.0, 35.4],
+            ("d_choices", 12): [33.0, 36.1, 30.9],
+            ("greedy", 20): [18.4, 22.5, 20.2],
+            ("fifo", 20): [22.0, 19.1, 21.3],
+            ("d_choices", 20): [20.4, 18.7, 22.4],
+        }
+    )
+    (summary,) = summaries(results)
+    ranked = summary.ranked[0]
+    policy, op = ranked.effects
+    assert (op.key, op.best, op.worst, op.pairs, op.agreeing, op.is_told) == ("op", 20, 12, 9, 9, True)
+    assert op.interval is not None and 40 < op.interval.low < op.interval.high < 90
+    assert (policy.key, policy.pairs, policy.is_told) == ("gc.policy", 6, False)
+    assert ranked.strongest == op and ranked.within is not None and not ranked.within.is_told_apart
+    said = headline(results, [summary])
+    assert said.startswith("op = 20 has the lowest mean response") and "all 9 pairs" in said
+    assert "the other settings are not told apart" in said
+    (told, *_) = rankings(results)
+    assert [one["pairs"] for one in told["effects"]] == [6, 9]
+
+
+def test_a_key_without_effect_is_not_told_apart_and_signs_of_many_pairs_decide_without_seeds() -> None:
+    mixed = {("chat", (("op", op),)): {1: 1.0 + 0.1 * (op == 20), 2: 1.1, 3: 1.2} for op in (12, 20)}
+    (effect,) = effects_of(mixed)
+    assert (effect.pairs, effect.agreeing, effect.is_told) == (3, 1, False)
+    for inputs, is_told in ((5, False), (6, True)):
+        found = {
+            (str(name), (("op", op),)): {1: name + op / 1000} for name in range(inputs) for op in (12, 20)
+        }
+        (effect,) = effects_of(found)
+        assert (effect.best, effect.agreeing, effect.interval, effect.is_told) == (12, inputs, None, is_told)
+
+
 def test_a_comparison_of_devices_names_the_fastest_only_where_it_is_told_apart(trace: Path) -> None:
-    words = ("compare", trace, "--wrap-addresses", "--devices", "nexus5,small-1gb,sdcard")
-    plain = emmclab(*words).stdout
+    words = ("compare", trace, "--wrap-addresses")
+    devices = ("--devices", "nexus5,small-1gb,sdcard")
+    plain = emmclab(*words, *devices).stdout
     assert "one seed was run" in plain and "within 5 %" in plain and "--seeds" in plain
     same = emmclab(*words, "--precondition", "random:50", "--devices", "small-1gb,small-1gb", "--seeds", "3")
     assert same.returncode == 0, same.stderr
@@ -95,7 +144,7 @@ def test_a_comparison_of_devices_names_the_fastest_only_where_it_is_told_apart(t
     exact = emmclab("compare", trace, "--wrap-addresses", "--devices", "small-1gb,sdcard").stdout
     assert "is the fastest" in exact and "one seed" not in exact
     for more in (("--html", "page.html"), ("--over-time", "time.csv")):
-        done = emmclab(*words, "--seeds", "2", *more)
+        done = emmclab(*words, *devices, "--seeds", "2", *more)
         assert done.returncode == 2 and more[0] in done.stderr
 
 
@@ -124,6 +173,12 @@ def test_several_seeds_decide_by_an_interval_in_a_comparison() -> None:
     ]
     (said,) = comparison_headlines(apart)
     assert said.startswith("a is the fastest") and "one seed" not in said
+
+
+def test_figures_that_a_headline_compares_have_the_digits_that_show_their_difference() -> None:
+    runs = [_result("a", 1, 0.0661), _result("b", 1, 0.0721)]
+    (said,) = comparison_headlines(runs)
+    assert "mean response 0.0661 ms, b 0.0721 ms (1.09 times)" in said
 
 
 def _result(device: str, seed: int, mean_ms: float) -> Result:

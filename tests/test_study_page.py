@@ -12,7 +12,8 @@ from playwright.sync_api import Browser
 from conftest import emmclab, emmclab_json
 from emmclab.devices.intervals import positive_interval
 from emmclab.studies import Results
-from emmclab.studies.summary import METRICS, average, summaries
+from emmclab.studies.effects import average
+from emmclab.studies.summary import METRICS, summaries
 from test_report_page import Visit
 
 STUDY = """

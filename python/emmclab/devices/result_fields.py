@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import tomllib
 from pathlib import Path
 from typing import NamedTuple
@@ -16,6 +17,8 @@ _SHOWN_AS = {"byte": "MB", "block": "", "map unit": ""}
 _COUNTS = {"_bytes": ("byte", 1), "_ms": ("ms", 3), "_pct": ("%", 0)}
 #: Significant digits of a figure in a sentence.
 _IN_WORDS = 2
+#: Least number of significant digits of figures that a sentence compares, and their most decimals.
+_SIGNIFICANT, _MOST_DIGITS = 3, 9
 
 
 class ResultField(NamedTuple):
@@ -90,6 +93,23 @@ class ResultField(NamedTuple):
         '1.234'
         """
         return f"{self.rounded(value)} {self.shown_unit}".strip()
+
+    def beside(self, *values: float) -> list[str]:
+        """Format figures that a sentence compares, as `in_words`: with three significant digits at least.
+
+        Figures that differ have as many digits as show this.
+
+        >>> result_field("response.p99_ms").beside(0.0661, 0.0684)
+        ['0.0661 ms', '0.0684 ms']
+        >>> result_field("response.p99_ms").beside(26.0, 27.0)
+        ['26.00 ms', '27.00 ms']
+        """
+        shown = [value / _BYTES[self.shown_unit] if self.unit == "byte" else value for value in values]
+        least = min((abs(value) for value in shown if value), default=1.0)
+        digits = max(_IN_WORDS, _SIGNIFICANT - 1 - math.floor(math.log10(least)))
+        while digits < _MOST_DIGITS and len({f"{value:.{digits}f}" for value in shown}) < len({*shown}):
+            digits += 1
+        return [f"{value:,.{digits}f} {self.shown_unit}".strip() for value in shown]
 
     def rounded(self, value: float) -> str:
         """Format a figure for a sentence, without its unit.

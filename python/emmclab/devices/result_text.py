@@ -118,6 +118,7 @@ def _fastest(results: Sequence[Result]) -> str:
     means = [sum(values.values()) / len(values) for values in by_seed]
     best = names[order.best]
     least, most = means[order.best], max(means[place] for place in (order.best, *order.alike))
+    lowest, highest = _MEAN.beside(least, most)
     alike, together = order.alike, ", ".join(names[place] for place in (order.best, *order.alike))
     if len(names) == 1:
         others = len(runs_by_device(results)) > 1
@@ -126,18 +127,21 @@ def _fastest(results: Sequence[Result]) -> str:
     elif alike and most == least:
         line = f"{together} are equally fast: {_mean(least)}"
     elif alike and order.seeds > 1:
-        line = f"{order.seeds} seeds do not tell {together} apart: {_mean(least)} to {_MEAN.in_words(most)}"
+        line = f"{order.seeds} seeds do not tell {together} apart: {_MEAN.name} {lowest} to {highest}"
     elif alike:
-        line = f"{together} are not told apart: {_mean(least)} to {_MEAN.in_words(most)}"
+        line = f"{together} are not told apart: {_MEAN.name} {lowest} to {highest}"
     else:
         doubt = " in the simulation; the order of the real devices is not known" if runs_note(results) else ""
-        line = f"{best} is the fastest{doubt}: {_mean(least)}"
+        line = f"{best} is the fastest{doubt}: "
         rest = sorted((place for place in range(len(names)) if place != order.best), key=means.__getitem__)
         if rest and least:
             times = means[rest[0]] / least
             # With two digits, a difference below half a percent is not visible.
             said = f"{times:.2f} times" if times >= _TWO_DIGITS else f"{100 * (times - 1):+.2g} %"
-            line += f", {names[rest[0]]} {_MEAN.in_words(means[rest[0]])} ({said})"
+            first, second = _MEAN.beside(least, means[rest[0]])
+            line += f"{_MEAN.name} {first}, {names[rest[0]]} {second} ({said})"
+        else:
+            line += _mean(least)
     recorded = results[0].fields["recorded"]["response"]["all"]["recorded_ms"]
     line += "" if recorded is None else f"; recorded {_MEAN.in_words(recorded)}"
     if len(names) > 1 and not order.is_tested:

@@ -10,17 +10,18 @@ from typing import Any
 
 from emmclab import __version__
 from emmclab.devices.fitted import Fitted, is_durable, order_note
-from emmclab.devices.intervals import CONFIDENCE_TEXT, mean_interval, positive_interval
+from emmclab.devices.intervals import CONFIDENCE_TEXT, Interval, mean_interval, positive_interval
 from emmclab.devices.layers import Setting
 from emmclab.devices.result_text import mode_name
 from emmclab.devices.spread import MORE_SEEDS, Spread, untested
 from emmclab.pages.assemble import assemble
 from emmclab.pages.head import Head, Notice, Provenance, Tile, lost, noted, tile
 from emmclab.pages.plots import FIGURES, Figure, Row, Rows, swept
-from emmclab.pages.study_types import Answer, GridTable, InputRow
+from emmclab.pages.study_types import Answer, EffectRow, GridTable, InputRow
 from emmclab.runtime.files import write_whole
 from emmclab.runtime.signed import signed
 from emmclab.studies.bundled import bundled
+from emmclab.studies.effects import Effect, average
 from emmclab.studies.grid import REPLAYS
 from emmclab.studies.results import Results
 from emmclab.studies.summary import (
@@ -28,7 +29,6 @@ from emmclab.studies.summary import (
     Point,
     Ranked,
     Summary,
-    average,
     named,
     overload_note,
     summaries,
@@ -90,6 +90,7 @@ def render(results: Results, study: str = "") -> str:
             (summary, [_answer(ranked) for ranked in summary.ranked], _without_effect(summary))
             for summary in found
         ],
+        effects=[(summary.grid, seen) for summary in found if (seen := _effects(summary))],
         ended=[
             (summary.grid, point.input, named(point.setting), point.ended_early) for summary, point in ended
         ],
@@ -200,7 +201,7 @@ def _tiles(results: Results, found: Sequence[Summary]) -> list[Tile]:
     tiles = [
         Tile(
             one.metric.label,
-            one.metric.text(one.best_value.mean),
+            one.metric.text(by_key.best_mean if (by_key := _by_key(one)) else one.best_value.mean),
             note=_tile_note(one, summary),
         )
         for one, summary in ranked
@@ -217,6 +218,8 @@ def _tile_note(ranked: Ranked, summary: Summary) -> str:
         return "every setting"
     if not summary.swept:
         return named(ranked.best)
+    if (first := _by_key(ranked)) is not None:
+        return f"{named(((first.key, first.best),))}{_within(ranked)}"
     if not ranked.is_told_apart:
         return "settings not told apart"
     return _with_alike(ranked)
@@ -250,6 +253,8 @@ def _ranking(ranked: Ranked) -> str:
     if ranked.is_equal:
         return f"No setting changes the {label}: {text(best)}"
     one_seed = f"; {untested(MORE_SEEDS)}" if ranked.seeds < 2 else ""
+    if (first := _by_key(ranked)) is not None:
+        return f"{_effect_line(ranked, first)}{_of_inputs(ranked)}{_within(ranked)}{one_seed}"
     if not ranked.is_told_apart:
         seeds = f"{ranked.seeds} seeds do" if ranked.seeds > 1 else "One seed does"
         interval = f", {_interval(ranked)}" if ranked.interval else ""
@@ -257,12 +262,55 @@ def _ranking(ranked: Ranked) -> str:
             f"{seeds} not tell the settings apart by {label}: means of {text(best)} to {text(worst)}"
             f"{interval}{one_seed}"
         )
-    less = round(100 - 100 * best / worst)
-    below = f"{less}\u00a0% below" if less >= 1 else "less than 1\u00a0% below"
     return (
-        f"{_with_alike(ranked)} has the lowest {label}{_of_inputs(ranked)}: {text(best)}, {below} "
-        f"{named(ranked.worst)}{one_seed}"
+        f"{_with_alike(ranked)} has the {_first(ranked)} {label}{_of_inputs(ranked)}: {text(best)}, "
+        f"{_apart(best, worst)} {named(ranked.worst)}{one_seed}"
     )
+
+
+def _by_key(ranked: Ranked) -> Effect | None:
+    """Return the strongest effect, if it says more than a ranking that does not tell all from the best."""
+    is_clear = ranked.is_told_apart and not ranked.alike
+    return None if is_clear or len(ranked.effects) < 2 else ranked.strongest
+
+
+def _first(ranked: Ranked) -> str:
+    return "highest" if ranked.metric.highest_is_best else "lowest"
+
+
+def _apart(best: float, worst: float) -> str:
+    """Return how far the best value is from the worst one, in percent of the worst."""
+    share = round(abs(100 - 100 * best / worst)) if worst else 0
+    amount = f"{share}\u00a0%" if share >= 1 else "less than 1\u00a0%"
+    return f"{amount} {'below' if best < worst else 'above'}"
+
+
+def _effect_line(ranked: Ranked, effect: Effect) -> str:
+    """Return the effect of a key in words, with the number of pairs in which it has this sign."""
+    best, worst = (named(((effect.key, value),)) for value in (effect.best, effect.worst))
+    label, value = _lower(ranked.metric.label), ranked.metric.text(effect.best_mean)
+    return (
+        f"{best} has the {_first(ranked)} {label}: {value}, "
+        f"{_apart(effect.best_mean, effect.worst_mean)} {worst}, in {_pairs(effect)}"
+    )
+
+
+def _pairs(effect: Effect) -> str:
+    """Return the number of pairs of runs in which the best value is better."""
+    if effect.agreeing == effect.pairs:
+        return f"all {effect.pairs:,} pairs of runs that differ only in it"
+    return f"{effect.agreeing:,} of {effect.pairs:,} pairs of runs that differ only in it"
+
+
+def _within(ranked: Ranked) -> str:
+    """Return what the other keys change where the strongest one has its best value."""
+    if (inside := ranked.within) is None:
+        return ""
+    if inside.is_equal:
+        return "; the other settings do not change it"
+    if inside.is_told_apart:
+        return f"; with it, {_with_alike(inside)} is best: {inside.metric.text(inside.best_value.mean)}"
+    return "; the other settings are not told apart"
 
 
 def _of_inputs(ranked: Ranked) -> str:
@@ -275,10 +323,14 @@ def _of_inputs(ranked: Ranked) -> str:
 
 def _interval(ranked: Ranked) -> str:
     """Return the interval of the difference of worst and best; empty with one seed."""
-    if ranked.interval is None:
+    return _bounds(ranked.interval, ranked.metric)
+
+
+def _bounds(interval: Interval | None, metric: Metric) -> str:
+    if interval is None:
         return ""
-    unit = "points" if ranked.metric.unit == "%" else "%"
-    low, high = (f"{bound:+,.3g}" for bound in ranked.interval)
+    unit = "points" if metric.unit == "%" else "%"
+    low, high = (f"{bound:+,.3g}" for bound in interval)
     if low == high:
         return "the same with every seed"
     bounds = f"{low} to {high}"
@@ -315,6 +367,31 @@ def _answer(ranked: Ranked) -> Answer:
         "note": note,
         "inputs": len(ranked.inputs),
     }
+
+
+def _effects(summary: Summary) -> list[EffectRow]:
+    """Return the effect of each key on each metric that it changes, the largest first."""
+    rows: list[EffectRow] = []
+    for ranked in summary.ranked:
+        seen = [one for one in ranked.effects if one.pairs > 1 and not ranked.is_alike(one)]
+        for effect in sorted(seen, key=lambda one: -abs(ranked.change_of(one))):
+            unit = "points" if ranked.metric.unit == "%" else "%"
+            told = "" if effect.is_told else "not told apart"
+            notes = [note for note in (told, _bounds(effect.interval, ranked.metric)) if note]
+            rows.append(
+                {
+                    "label": ranked.metric.label,
+                    "key": effect.key,
+                    "best": written(effect.best),
+                    "best_value": ranked.metric.text(effect.best_mean),
+                    "worst": written(effect.worst),
+                    "worst_value": ranked.metric.text(effect.worst_mean),
+                    "change": f"{signed(ranked.change_of(effect), 2 if unit == 'points' else 1)} {unit}",
+                    "pairs": f"{effect.agreeing:,}\u00a0of\u00a0{effect.pairs:,}",
+                    "note": "; ".join(notes),
+                }
+            )
+    return rows
 
 
 def _table(summary: Summary) -> GridTable:

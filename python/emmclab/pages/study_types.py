@@ -21,6 +21,20 @@ class Answer(TypedDict):
     inputs: int
 
 
+class EffectRow(TypedDict):
+    """The effect of a key on a metric, in words."""
+
+    label: str
+    key: str
+    best: str
+    best_value: str
+    worst: str
+    worst_value: str
+    change: str
+    pairs: str
+    note: str
+
+
 class TableRow(TypedDict):
     """An input with a setting; each cell has the mean, the range over the seeds, and the sort key."""
 

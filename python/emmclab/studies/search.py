@@ -20,12 +20,12 @@ from emmclab.runtime.place import Place
 from emmclab.runtime.table_row import Row
 from emmclab.studies.cell import Cell
 from emmclab.studies.definition import Study
+from emmclab.studies.effects import average
 from emmclab.studies.kept import Kept
 from emmclab.studies.kinds.profile import PROFILE
 from emmclab.studies.run import Note, StudyProgress, require_all, unheard
 from emmclab.studies.space import Space
 from emmclab.studies.store import IMAGES_BYTES, Keeper, Store
-from emmclab.studies.summary import average
 from emmclab.studies.sweep import Sweep
 from emmclab.studies.tables import row_of_cell
 

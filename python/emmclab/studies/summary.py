@@ -5,13 +5,14 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, cast
 
 from emmclab.devices.intervals import Interval, difference_interval
 from emmclab.devices.result import at
 from emmclab.devices.result_fields import ResultField, result_field
 from emmclab.devices.spread import Spread, order_of
+from emmclab.studies.effects import Effect, Setting, as_change, average, effects_of
 from emmclab.studies.grid import AXES
 from emmclab.studies.kept_types import Run
 from emmclab.studies.kinds.profile import PROFILE
@@ -99,9 +100,6 @@ _P99 = result_field("response.p99_ms")
 _USUAL = (99.0,)
 
 
-#: Maximum exponent of a printed ratio; intervals over few seeds can exceed any number.
-_MOST_EXPONENT = 100.0
-
 #: Fields that `summaries` and pages read in addition to the figures of metrics.
 _READ = (
     *("grid", "input", "seed", "device", "settings", "percentiles", "run.stopped", "run.mode"),
@@ -163,10 +161,6 @@ def metrics_of(percentiles: Iterable[float]) -> tuple[Metric, ...]:
     return (*METRICS, *chosen)
 
 
-#: The setting of a run: pairs of swept key and value, in the order of the study.
-Setting = tuple[tuple[str, Any], ...]
-
-
 @dataclass(frozen=True)
 class Point:
     """An input with one setting of a grid: its figures over the seeds, by metric."""
@@ -207,12 +201,32 @@ class Ranked:
     interval: Interval | None
     #: Whether the worst setting can be distinguished from the best.
     is_worst_apart: bool
+    #: The effect of each swept key with everything else equal.
+    effects: tuple[Effect, ...] = ()
+    #: The ranking of the settings that have the best value of `strongest`.
+    within: Ranked | None = None
 
     @property
     def change_pct(self) -> float | None:
         """Change from the best to the worst setting, in percent."""
         best, worst = self.best_value.mean, self.worst_value.mean
         return 100 * (worst / best - 1) if best else None
+
+    @property
+    def strongest(self) -> Effect | None:
+        """The key with the largest effect that is not chance; None if no key has one that is seen."""
+        told = [one for one in self.effects if one.is_told and not self.is_alike(one)]
+        return max(told, key=lambda one: abs(self.change_of(one)), default=None)
+
+    def is_alike(self, effect: Effect) -> bool:
+        """Whether both values of an effect are printed alike."""
+        return self.metric.text(effect.best_mean) == self.metric.text(effect.worst_mean)
+
+    def change_of(self, effect: Effect) -> float:
+        """The change from the best to the worst value of a key: in percent, or in points for a share."""
+        if self.metric.unit == "%" or not effect.best_mean:
+            return effect.worst_mean - effect.best_mean
+        return 100 * (effect.worst_mean / effect.best_mean - 1)
 
     @property
     def is_equal(self) -> bool:
@@ -358,7 +372,24 @@ def _ranked(
         by_seed = {
             setting: _over_inputs(metric, [groups[name, setting] for name in inputs]) for setting in settings
         }
-        found.append(_rank(metric, by_seed, tuple(inputs), len(names)))
+        ranked = _rank(metric, by_seed, tuple(inputs), len(names))
+        values = {
+            (point.input, point.setting): point.by_seed[metric.name]
+            for point in points
+            if point.input in inputs
+        }
+        effects = effects_of(values, highest_is_best=metric.highest_is_best, is_ratio=metric.unit != "%")
+        ranked = replace(ranked, effects=tuple(effects))
+        if (first := ranked.strongest) is not None:
+            chosen = (first.key, first.best)
+            inside = {
+                tuple(pair for pair in setting if pair != chosen): one
+                for setting, one in by_seed.items()
+                if chosen in setting
+            }
+            if len(inside) > 1:
+                ranked = replace(ranked, within=_rank(metric, inside, tuple(inputs), len(names)))
+        found.append(ranked)
     return found
 
 
@@ -387,18 +418,9 @@ def _rank(
         all_inputs,
         len(by_seed[best]),
         alike,
-        interval and _as_change(interval, metric, by_seed[best], by_seed[worst]),
+        interval and as_change(interval, by_seed[best], by_seed[worst], is_ratio=is_ratio),
         worst not in not_told and worst != best,
     )
-
-
-def _as_change(
-    interval: Interval, metric: Metric, best: Mapping[int, float], worst: Mapping[int, float]
-) -> Interval:
-    """Convert the interval of a log ratio to percent of the best; other intervals are unchanged."""
-    if metric.unit == "%" or min(*best.values(), *worst.values()) <= 0:
-        return interval
-    return Interval(*(100 * math.expm1(min(bound, _MOST_EXPONENT)) for bound in interval))
 
 
 def _essential(setting: Setting, values: dict[Setting, Spread], metric: Metric) -> Setting:
@@ -427,14 +449,3 @@ def _over_inputs(metric: Metric, groups: Sequence[Sequence[Run]]) -> dict[int, f
 def _spread(by_seed: Mapping[int, float]) -> Spread:
     values = by_seed.values()
     return Spread(sum(values) / len(values), min(values), max(values))
-
-
-def average(values: Sequence[float], *, arithmetic: bool = False) -> float:
-    """Return the geometric mean, or the arithmetic mean if requested or if a value is not above 0.
-
-    >>> average([1.0, 4.0]), average([1.0, 4.0], arithmetic=True)
-    (2.0, 2.5)
-    """
-    if arithmetic or min(values) <= 0:
-        return sum(values) / len(values)
-    return math.exp(sum(map(math.log, values)) / len(values))

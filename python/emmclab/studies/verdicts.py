@@ -6,6 +6,7 @@ from typing import TypedDict
 
 from emmclab.devices.layers import Setting
 from emmclab.studies import cuts_table
+from emmclab.studies.effects import Effect
 from emmclab.studies.results import Results
 from emmclab.studies.summary import Ranked, summaries
 
@@ -28,10 +29,27 @@ class _RankedBy(TypedDict):
     seeds: int
 
 
+class EffectOf(TypedDict):
+    """The effect of a swept key: its best and worst value, with everything else equal."""
+
+    key: str
+    best: Setting
+    best_value: float
+    worst: Setting
+    worst_value: float
+    change: float
+    pairs: int
+    agreeing: int
+    interval: list[float] | None
+    is_told_apart: bool
+
+
 class Ranking(_RankedBy):
-    """The same, for a grid."""
+    """The same for a grid, with the effect of each key and the ranking at the best value of the strongest."""
 
     grid: str
+    effects: list[EffectOf]
+    within: _RankedBy | None
 
 
 class CutVerdict(TypedDict):
@@ -60,8 +78,30 @@ class CutVerdicts(TypedDict):
 def rankings(results: Results) -> list[Ranking]:
     """Return the best and worst setting of each grid by each metric, and whether they really differ."""
     return [
-        {"grid": summary.grid, **_ranking(one)} for summary in summaries(results) for one in summary.ranked
+        {
+            "grid": summary.grid,
+            **_ranking(one),
+            "effects": [_effect(one, effect) for effect in one.effects],
+            "within": None if one.within is None else _ranking(one.within),
+        }
+        for summary in summaries(results)
+        for one in summary.ranked
     ]
+
+
+def _effect(ranked: Ranked, effect: Effect) -> EffectOf:
+    return {
+        "key": effect.key,
+        "best": effect.best,
+        "best_value": effect.best_mean,
+        "worst": effect.worst,
+        "worst_value": effect.worst_mean,
+        "change": ranked.change_of(effect),
+        "pairs": effect.pairs,
+        "agreeing": effect.agreeing,
+        "interval": None if effect.interval is None else list(effect.interval),
+        "is_told_apart": effect.is_told,
+    }
 
 
 def _ranking(ranked: Ranked) -> _RankedBy:
