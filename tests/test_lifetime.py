@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import tomllib
+from pathlib import Path
 
 import pytest
 
 import emmclab
+from conftest import emmclab as run
 from emmclab.devices.device import presets
 from emmclab.devices.result_text import without_slc
 from emmclab.errors import ConfigError
@@ -54,6 +56,23 @@ def _of_wearing_presets() -> list[str]:
         # Its blocks span all planes: 1 GB has too few of them for collection.
         and name != "systor24-clustered"
     ]
+
+
+def test_a_comparison_has_wear_where_it_is_known_and_keeps_it_with_its_range_over_seeds(
+    tmp_path: Path,
+) -> None:
+    made = ("--reads", "0", "--span", "900m", "--requests", "20000", "-o", tmp_path / "w.parquet")
+    assert run("synth", *made).returncode == 0
+    words = ("compare", tmp_path / "w.parquet", "--devices", "small-1gb,emmc51-cache", "--capacity", "1GB")
+    full = ("--precondition", "random:20", "--mode", "back_to_back")
+    for seeds in ((), ("--seeds", "2")):
+        done = run(*words, *full, *seeds)
+        assert done.returncode == 0, done.stderr
+        heading = next(line for line in done.stdout.splitlines() if "WAF" in line)
+        assert heading.split()[-4:] == ["WAF", "Erases", "Life", "Wear"]
+    work = done.stdout.partition("Work and wear")[2].partition("Total time")[0]
+    small, emmc = (line.split() for line in work.splitlines() if line.startswith(("small", "emmc")))
+    assert small[-2:] == ["–", "–"] and float(emmc[-2]) > 0 and " to " in work
 
 
 @pytest.mark.slow

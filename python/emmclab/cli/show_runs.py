@@ -261,6 +261,8 @@ def show_compared_results(console: Console, results: Sequence[Result]) -> None:
 #: Columns for the work of a device: if runs differ in their layers, and otherwise.
 _OF_LAYERS = shown_fields(("flash.page_programs.total",))
 _OF_SPACE = shown_fields(("space.space_utilisation", "write_amplification.waf", "flash.block_erases"))
+#: Columns for its wear, which is known of devices with an erase limit that have erased blocks.
+_OF_WEAR = shown_fields(("wear.lifetime.even_host_bytes", "wear.lifetime.used_pct"))
 
 
 def _headings(results: Sequence[Result]) -> list[str]:
@@ -272,13 +274,14 @@ def _headings(results: Sequence[Result]) -> list[str]:
         "Change\n%",
         "Against\nrecord %",
         *(f"{label}\n{_P99.unit}" for label in chosen),
-        *(field.head for field in _work(results)),
+        *(field.head for field in work_fields(results)),
     ]
 
 
-def _work(results: Sequence[Result]) -> tuple[ResultField, ...]:
-    """Return the columns for the work of a device: programs if runs differ in layers, else use of space."""
-    return _OF_LAYERS if _by_layers(results) else _OF_SPACE
+def work_fields(results: Sequence[Result]) -> list[ResultField]:
+    """Return the columns for work and wear: programs if runs differ in layers, else use of space."""
+    wear = (field for field in _OF_WEAR if any(run.shown(field.path) is not None for run in results))
+    return [*(_OF_LAYERS if _by_layers(results) else _OF_SPACE), *wear]
 
 
 def _by_layers(results: Sequence[Result]) -> bool:
@@ -314,7 +317,7 @@ def _show_compared(console: Console, results: Sequence[Result]) -> None:
             signed(100 * (mean / base - 1)) if base else "–",
             "–" if error is None else signed(error),
             *map(_P99.text, _percentile_times(result)),
-            *(field.text(result.shown(field.path)) for field in _work(results)),
+            *(field.text(result.shown(field.path)) for field in work_fields(results)),
         )
     console.print()
     console.print(table)

@@ -6,14 +6,21 @@ import math
 from collections.abc import Sequence
 
 from rich.console import Console
+from rich.table import Table
 from rich.text import Text
 
 from emmclab.cli.show import framed
-from emmclab.cli.show_runs import durability_table, show_beside, show_comparison_headlines, show_provenance
+from emmclab.cli.show_runs import (
+    durability_table,
+    show_beside,
+    show_comparison_headlines,
+    show_provenance,
+    work_fields,
+)
 from emmclab.devices.beside import BESIDE, BesideSpread, beside_spread
 from emmclab.devices.intervals import CONFIDENCE_TEXT, difference_interval
 from emmclab.devices.result import Result
-from emmclab.devices.result_fields import result_field
+from emmclab.devices.result_fields import ResultField, result_field
 from emmclab.devices.result_text import (
     beside_notes,
     ended_early,
@@ -21,7 +28,7 @@ from emmclab.devices.result_text import (
     runs_by_device,
     trusted,
 )
-from emmclab.devices.spread import SPREAD_FIGURES, figures_spread, spread
+from emmclab.devices.spread import SPREAD_FIGURES, Spread, figures_spread, spread
 from emmclab.runtime.signed import signed
 
 
@@ -111,4 +118,27 @@ def show_compared_seeds(console: Console, results: Sequence[Result]) -> None:
         console.print()
         console.print(table)
         console.print()
+        console.print(_work_table(runs))
+        console.print()
         console.print(durability_table(runs, "Device\n"))
+
+
+def _work_table(runs: Sequence[tuple[str, Sequence[Result]]]) -> Table:
+    """Return a table of the work and the wear of each device: means, with the ranges over the seeds below."""
+    fields = work_fields([run for _, found in runs for run in found])
+    table = framed("Work and wear: mean and range over the seeds", tall=True)
+    table.add_column("Device\n")
+    for field in fields:
+        table.add_column(field.head, justify="right", no_wrap=True)
+    for name, found in runs:
+        spreads = [(field, spread([run.shown(field.path) for run in found])) for field in fields]
+        table.add_row(
+            Text(name), *("–" if over is None else _with_range(field, over) for field, over in spreads)
+        )
+    return table
+
+
+def _with_range(field: ResultField, over: Spread) -> str:
+    """Return a mean, and in a second line its range if the values differ."""
+    mean, low, high = map(field.text, over)
+    return mean if over.low == over.high else f"{mean}\n{low} to {high}"
