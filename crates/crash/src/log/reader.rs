@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use emmclab_base::{Error, Kind, Result};
 use xxhash_rust::xxh3::Xxh3;
 
-use super::{LogHeader, MARK, MOST_BLOCK, Record, VERSION};
+use super::{HEAD, Heads, LogHeader, MARK, MOST_BLOCK, Record, VERSION};
 
 /// A log being read.
 pub struct LogReader {
@@ -18,7 +18,8 @@ pub struct LogReader {
     block: Vec<u8>,
     stored: Vec<u8>,
     hash: Xxh3,
-    truncated: bool,
+    heads: Heads,
+    ended: bool,
 }
 
 /// The records of a block.
@@ -79,7 +80,8 @@ impl LogReader {
             block: Vec::new(),
             stored: Vec::new(),
             hash: Xxh3::new(),
-            truncated: false,
+            heads: Heads::new(),
+            ended: false,
         };
         if !reader.read_block()? {
             return Err(Error::new(Kind::Truncated, "the crash log is cut short in its header")
@@ -89,7 +91,7 @@ impl LogReader {
         reader.header = serde_json::from_slice(&reader.block).map_err(|error| {
             Error::new(Kind::Syntax, format!("the header of the crash log is damaged: {error}"))
                 .in_file(path)
-                .at_offset(24)
+                .at_offset(12 + HEAD as u64)
                 .hint("copy the log again, or run the workload again")
         })?;
         reader.header.check().map_err(|error| error.in_file(path))?;
@@ -101,9 +103,10 @@ impl LogReader {
         &self.header
     }
 
-    /// Whether the log ends in the middle of a block; valid after the last call of [`LogReader::next_block`].
+    /// Whether the log has no end: it was cut short, or the process that wrote it was killed; valid after the last call of
+    /// [`LogReader::next_block`].
     pub fn truncated(&self) -> bool {
-        self.truncated
+        !self.ended
     }
 
     /// Identifies this log: a hash of what was read so far.
@@ -123,58 +126,75 @@ impl LogReader {
         Ok(Some(Records { rest: &self.block, path: &self.path, offset }))
     }
 
+    /// Reads the next block; false at the end of the log or of the file.
     fn read_block(&mut self) -> Result<bool> {
-        let mut head = [0; 12];
-        if !self.fill_head(&mut head)? {
+        if self.ended || !self.read(HEAD)? {
             return Ok(false);
         }
-        let word = |at: usize| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
-        let (stored, raw, crc) = (word(0), word(4), word(8));
-        if stored > MOST_BLOCK || raw > MOST_BLOCK {
-            return Err(self.damaged("an impossible length"));
+        let mut words = self.stored.chunks_exact(4).map(|word| word.try_into().map_or(0, u32::from_le_bytes));
+        let mut word = || words.next().unwrap_or_default();
+        let (numbers, sum) = ([word(), word(), word()], word());
+        if self.heads.sum_with(numbers) != sum {
+            return Err(self.damaged("a block has a wrong checksum of its head"));
         }
-        self.stored.clear();
-        let read = (&mut self.input)
-            .take(u64::from(stored))
-            .read_to_end(&mut self.stored)
-            .map_err(|error| Error::io(&self.path, error))?;
-        if read < stored as usize {
-            self.truncated = true;
+        let [stored, raw, crc] = numbers;
+        if stored == 0 {
+            return self.end(crc).map(|()| false);
+        }
+        if stored > MOST_BLOCK || raw > MOST_BLOCK {
+            return Err(self.damaged("a block has an impossible length"));
+        }
+        if !self.read(stored as usize)? {
             return Ok(false);
         }
         if crc32c::crc32c(&self.stored) != crc {
-            return Err(self.damaged("a wrong checksum"));
+            return Err(self.damaged("a block has a wrong checksum"));
         }
         self.block = zstd::bulk::decompress(&self.stored, raw as usize)
-            .map_err(|_| self.damaged("bytes that cannot be decompressed"))?;
+            .map_err(|_| self.damaged("a block cannot be decompressed"))?;
         if self.block.len() != raw as usize {
-            return Err(self.damaged("another length than it says"));
+            return Err(self.damaged("a block has another length than its head states"));
         }
+        self.heads.add(numbers);
         self.hash.update(&crc.to_le_bytes());
-        self.offset += 12 + u64::from(stored);
+        self.offset += HEAD as u64 + u64::from(stored);
         Ok(true)
     }
 
-    /// Reads the header of a block; false at the end of the file.
-    fn fill_head(&mut self, head: &mut [u8; 12]) -> Result<bool> {
-        let mut have = 0;
-        while have < head.len() {
-            match self.input.read(&mut head[have..]) {
-                Ok(0) => break,
-                Ok(read) => have += read,
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => return Err(Error::io(&self.path, error)),
-            }
+    /// Checks the end of the log, which states its number of blocks.
+    fn end(&mut self, blocks: u32) -> Result<()> {
+        if blocks != self.heads.blocks {
+            return Err(self.damaged("the end states another number of blocks"));
         }
-        self.truncated = have > 0 && have < head.len();
-        Ok(have == head.len())
+        self.ended = true;
+        self.offset += HEAD as u64;
+        if self.read(1)? {
+            return Err(self.damaged("bytes follow the end"));
+        }
+        Ok(())
+    }
+
+    /// Reads this many bytes into `stored`; false if the file ends before.
+    fn read(&mut self, bytes: usize) -> Result<bool> {
+        self.stored.clear();
+        let read = (&mut self.input).take(bytes as u64).read_to_end(&mut self.stored);
+        Ok(read.map_err(|error| Error::io(&self.path, error))? == bytes)
     }
 
     fn damaged(&self, what: &str) -> Error {
-        Error::new(Kind::Syntax, format!("a block of the crash log has {what}"))
+        let (offset, path) = (self.offset, self.path.display());
+        let hint = if self.heads.blocks == 0 {
+            "copy the log again, or run the workload again".to_owned()
+        } else {
+            format!(
+                "copy the log again; or `truncate -s {offset} {path}` leaves the part before, a log that is \
+                 cut short"
+            )
+        };
+        Error::new(Kind::Syntax, format!("the crash log is damaged since it was written: {what}"))
             .in_file(&self.path)
-            .at_offset(self.offset)
-            .hint("cut the file off there: the part before it can be used")
+            .at_offset(offset)
+            .hint(hint)
     }
 }
 

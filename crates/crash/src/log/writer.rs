@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use emmclab_base::{Error, Kind, Result};
 
-use super::{LogHeader, MARK, Record, VERSION};
+use super::{HEAD, Heads, LogHeader, MARK, Record, VERSION};
 
 /// Size of a block before compression in bytes; only a longer record exceeds it.
 const BLOCK: usize = 1 << 18;
@@ -23,6 +23,7 @@ pub struct LogWriter {
     path: PathBuf,
     block: Vec<u8>,
     since: Instant,
+    heads: Heads,
     compressor: zstd::bulk::Compressor<'static>,
 }
 
@@ -37,7 +38,8 @@ impl LogWriter {
         let compressor = zstd::bulk::Compressor::new(LEVEL).map_err(fail)?;
         let mut file = File::create(path).map_err(fail)?;
         file.write_all(MARK).and_then(|()| file.write_all(&VERSION.to_le_bytes())).map_err(fail)?;
-        let mut writer = Self { file, path: path.to_owned(), block: json, since: Instant::now(), compressor };
+        let (path, since, heads) = (path.to_owned(), Instant::now(), Heads::new());
+        let mut writer = Self { file, path, block: json, since, heads, compressor };
         writer.end_block()?;
         Ok(writer)
     }
@@ -71,20 +73,23 @@ impl LogWriter {
 
     fn write(&mut self) -> io::Result<()> {
         let stored = self.compressor.compress(&self.block)?;
-        let mut whole = Vec::with_capacity(stored.len() + 12);
-        whole.extend((stored.len() as u32).to_le_bytes());
-        whole.extend((self.block.len() as u32).to_le_bytes());
-        whole.extend(crc32c::crc32c(&stored).to_le_bytes());
+        let mut whole = Vec::with_capacity(HEAD + stored.len());
+        let numbers = [stored.len() as u32, self.block.len() as u32, crc32c::crc32c(&stored)];
+        whole.extend(self.heads.add(numbers));
         whole.extend(stored);
         self.file.write_all(&whole)
     }
 
-    /// Writes all records and syncs the file.
+    /// Writes all records and the end of the log, and syncs the file; nothing may be added afterwards.
     ///
     /// # Errors
     /// If the file cannot be written.
     pub fn finish(&mut self) -> Result<()> {
         self.end_block()?;
-        self.file.sync_data().map_err(|error| Error::io(&self.path, error))
+        let end = self.heads.add([0, 0, self.heads.blocks]);
+        self.file
+            .write_all(&end)
+            .and_then(|()| self.file.sync_data())
+            .map_err(|error| Error::io(&self.path, error))
     }
 }

@@ -1,10 +1,11 @@
 //! The log: what is written is read, whole after any end, and in the form of dm-log-writes too.
 
 use std::fs;
+use std::ops::Range;
 use std::sync::Arc;
 
 use crate::support::{Toy, filled, header};
-use emmclab_base::{Nanos, Op};
+use emmclab_base::{Nanos, Op, Result};
 use emmclab_crash::log::{LogReader, LogWriter, Port, Record, dm};
 use emmclab_crash::{ExploreOptions, Explorer, Run};
 use emmclab_device::Modifiers;
@@ -76,13 +77,46 @@ fn with_record<T>(number: u64, entry: &Entry, use_it: impl FnOnce(&Record<'_>) -
     }
 }
 
-fn texts(bytes: Vec<u8>) -> (Vec<String>, bool) {
-    let mut reader = LogReader::new(Box::new(std::io::Cursor::new(bytes)), "a log".as_ref()).unwrap();
+/// The records of a log, and whether it was cut short.
+fn texts(bytes: &[u8]) -> Result<(Vec<String>, bool)> {
+    let mut reader = LogReader::new(Box::new(std::io::Cursor::new(bytes.to_vec())), "a log".as_ref())?;
     let mut all = Vec::new();
-    while let Some(records) = reader.next_block().unwrap() {
-        all.extend(records.map(|record| format!("{:?}", record.unwrap())));
+    while let Some(records) = reader.next_block()? {
+        for record in records {
+            all.push(format!("{:?}", record?));
+        }
     }
-    (all, reader.truncated())
+    Ok((all, reader.truncated()))
+}
+
+/// The bytes of a log with a block for every eight entries, and its records.
+fn written(entries: &[Entry]) -> (Vec<u8>, Vec<String>) {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let mut log = LogWriter::create(file.path(), &header(1 << 20)).unwrap();
+    let mut records = Vec::new();
+    for (number, entry) in entries.iter().enumerate() {
+        with_record(number as u64, entry, |record| {
+            log.add(record).unwrap();
+            records.push(format!("{record:?}"));
+        });
+        if number % 8 == 7 {
+            log.end_block().unwrap();
+        }
+    }
+    log.finish().unwrap();
+    (fs::read(file.path()).unwrap(), records)
+}
+
+/// The range of each block in a log; the last one is its end.
+fn blocks(bytes: &[u8]) -> Vec<Range<usize>> {
+    let mut at = 12;
+    let mut found = Vec::new();
+    while let Some(stored) = bytes.get(at..at + 4) {
+        let end = at + 16 + u32::from_le_bytes(stored.try_into().unwrap()) as usize;
+        found.push(at..end);
+        at = end;
+    }
+    found
 }
 
 proptest! {
@@ -93,51 +127,53 @@ proptest! {
         entries in vec(entry(), 0..40),
         cut in any::<proptest::sample::Index>(),
     ) {
-        let file = tempfile::NamedTempFile::new().unwrap();
-        let mut log = LogWriter::create(file.path(), &header(1 << 20)).unwrap();
-        let mut written = Vec::new();
-        for (number, entry) in entries.iter().enumerate() {
-            with_record(number as u64, entry, |record| {
-                log.add(record).unwrap();
-                written.push(format!("{record:?}"));
-            });
-            if number % 8 == 7 {
-                log.end_block().unwrap();
-            }
-        }
-        log.finish().unwrap();
-        let bytes = fs::read(file.path()).unwrap();
-        let (read, truncated) = texts(bytes.clone());
-        prop_assert_eq!(&read, &written);
-        prop_assert!(!truncated);
-        let first_block = 24 + u32::from_le_bytes(bytes[12..16].try_into().unwrap()) as usize;
-        let cut = first_block + cut.index(bytes.len() - first_block + 1);
-        let (part, truncated) = texts(bytes[..cut].to_vec());
-        prop_assert_eq!(&part[..], &written[..part.len()]);
-        prop_assert!(part.len().is_multiple_of(8) || part.len() == written.len());
-        prop_assert!(truncated || cut == bytes.len() || part.len().is_multiple_of(8));
+        let (bytes, records) = written(&entries);
+        prop_assert_eq!(texts(&bytes).unwrap(), (records.clone(), false));
+        let first_block = blocks(&bytes)[0].end;
+        let cut = first_block + cut.index(bytes.len() - first_block);
+        let (part, truncated) = texts(&bytes[..cut]).unwrap();
+        prop_assert!(truncated);
+        prop_assert_eq!(&part[..], &records[..part.len()]);
+        prop_assert!(part.len().is_multiple_of(8) || part.len() == records.len());
     }
 
     #[test]
-    fn a_damaged_log_is_an_error_and_never_a_panic(
+    fn a_changed_byte_is_an_error_and_a_shorter_file_an_error_or_cut_short(
         entries in vec(entry(), 0..20),
         at in any::<proptest::sample::Index>(),
         byte in 1u8..,
     ) {
-        let file = tempfile::NamedTempFile::new().unwrap();
-        let mut log = LogWriter::create(file.path(), &header(1 << 20)).unwrap();
-        for (number, entry) in entries.iter().enumerate() {
-            with_record(number as u64, entry, |record| log.add(record).unwrap());
-        }
-        log.finish().unwrap();
-        let mut bytes = fs::read(file.path()).unwrap();
+        let (mut bytes, _) = written(&entries);
         let place = at.index(bytes.len());
+        prop_assert!(texts(&bytes[..place]).is_err() || texts(&bytes[..place]).unwrap().1);
         bytes[place] ^= byte;
-        fs::write(file.path(), &bytes).unwrap();
+        prop_assert!(texts(&bytes).is_err());
+        let file = tempfile::NamedTempFile::new().unwrap();
+        fs::write(file.path(), &bytes[..=place]).unwrap();
         let _ = Run::open(file.path());
-        bytes.truncate(place);
-        fs::write(file.path(), &bytes).unwrap();
-        let _ = Run::open(file.path());
+    }
+}
+
+#[test]
+fn a_block_that_is_lost_or_moved_or_of_another_log_is_damage_with_its_place() {
+    let log = |fill: u8| written(&(0..24).map(|sector| Entry::Base(sector, fill)).collect::<Vec<_>>()).0;
+    let (bytes, other) = (log(1), log(2));
+    let all = blocks(&bytes);
+    assert_eq!(all.len(), 5, "the header, three blocks, and the end");
+    let joined = |parts: &[&[u8]]| parts.concat();
+    let [_, one, two, three, end] = all.clone().try_into().unwrap();
+    let start = &bytes[..one.start];
+    let cases = [
+        (joined(&[start, &bytes[two.start..]]), one.start),
+        (joined(&[start, &bytes[two.clone()], &bytes[one.clone()], &bytes[three.start..]]), one.start),
+        (joined(&[&bytes[..two.start], &other[blocks(&other)[2].clone()], &bytes[three.start..]]), two.start),
+        (joined(&[&bytes[..three.start], &bytes[end.clone()]]), three.start),
+        (joined(&[&bytes, b"more"]), bytes.len()),
+    ];
+    for (damaged, place) in cases {
+        let error = texts(&damaged).unwrap_err();
+        let text = error.to_string();
+        assert!(text.contains(&format!("byte {place}: ")) && text.contains("damaged since it"), "{text}");
     }
 }
 
