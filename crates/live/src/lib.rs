@@ -5,6 +5,7 @@
 
 mod clock;
 mod core;
+mod lines;
 mod live;
 mod log;
 mod naming;

@@ -1,6 +1,7 @@
 //! A live device, as used by exports and the command line.
 
 use std::num::NonZeroU64;
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -15,6 +16,7 @@ use rustix::thread::set_current_timer_slack;
 
 use crate::clock::{Clock, Pace};
 use crate::core::{Core, Deliveries};
+use crate::lines::WorkloadLines;
 use crate::log::RunLog;
 use crate::state::{self, Found};
 use crate::status::Status;
@@ -111,6 +113,24 @@ impl LiveDevice {
     /// Logs a line about data that the workload was told is safe, after all completions that were delivered.
     pub fn acknowledge(&self, text: &str) {
         self.shared.core().acknowledge(text);
+    }
+
+    /// Logs each line that a workload prints, before the next request: data about which the workload was told that it is safe. The
+    /// lines are read from `input`, and each is answered by a byte to `answers`.
+    ///
+    /// # Errors
+    /// If `input` cannot be read without waiting.
+    pub fn follow(&self, input: OwnedFd, answers: Option<OwnedFd>) -> Result<()> {
+        let lines = WorkloadLines::new(input, answers).map_err(|error| {
+            Error::new(Kind::Io, format!("the lines of the workload cannot be read: {error}"))
+        })?;
+        self.shared.core().follow(lines);
+        Ok(())
+    }
+
+    /// Returns the workload's lines that were logged since the last call.
+    pub fn new_lines(&self) -> Vec<String> {
+        self.shared.core().new_lines()
     }
 
     /// Logs a named mark at the present position.

@@ -1,5 +1,6 @@
 //! A simulated device as a block device of this machine.
 
+use std::os::fd::{BorrowedFd, RawFd};
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -327,6 +328,26 @@ impl PyLive {
             self.device.acknowledge(text);
             Ok(())
         })
+    }
+
+    /// Logs each line that a workload prints, before the next request; reads them from the file descriptor `input`, and writes a byte for
+    /// each to `answers`.
+    #[pyo3(signature = (input, answers=None))]
+    fn follow(&self, py: Python<'_>, input: RawFd, answers: Option<RawFd>) -> PyResult<()> {
+        run(py, || {
+            let own = |number: RawFd| {
+                #[expect(unsafe_code, reason = "Python passes file descriptors as numbers")]
+                // SAFETY: the caller holds the descriptor open during this call, in which it is duplicated.
+                let borrowed = unsafe { BorrowedFd::borrow_raw(number) };
+                borrowed.try_clone_to_owned().map_err(|error| Error::new(Kind::Io, error.to_string()))
+            };
+            self.device.follow(own(input)?, answers.map(own).transpose()?)
+        })
+    }
+
+    /// The workload's lines that were logged since the last call.
+    fn new_lines(&self, py: Python<'_>) -> PyResult<Vec<String>> {
+        run(py, || Ok(self.device.new_lines()))
     }
 
     /// Adds a mark with this name to the log.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import pty
 import select
@@ -28,8 +27,6 @@ if TYPE_CHECKING:
 
 #: Prefix of the line of an operation that failed.
 _FAILED = "failed "
-#: Maximum length of a line in bytes; maximum number of lines.
-_MOST_LINE, _MOST_LINES = 4096, 1_000_000
 
 
 @dataclass(frozen=True)
@@ -45,7 +42,6 @@ class Recorded:
 
 def run_here(disk: LiveDevice, arguments: Sequence[str], folder: Path, workload: Workload) -> Recorded:
     """Run the workload; every line of its output is an acknowledgement."""
-    answered = not workload.command
     # Programs write line by line to a terminal, but in blocks to a pipe.
     ours, theirs = pty.openpty()
     settings = termios.tcgetattr(theirs)
@@ -56,7 +52,7 @@ def run_here(disk: LiveDevice, arguments: Sequence[str], folder: Path, workload:
         process = subprocess.Popen(
             arguments,
             cwd=folder,
-            stdin=subprocess.PIPE if answered else subprocess.DEVNULL,
+            stdin=subprocess.DEVNULL,
             stdout=theirs,
             start_new_session=True,
         )
@@ -74,14 +70,11 @@ def run_here(disk: LiveDevice, arguments: Sequence[str], folder: Path, workload:
     failed: Counter[str] = Counter()
     try:
         with thinking:
-            answers = None if process.stdin is None else process.stdin.fileno()
             lines, late = _acknowledge(
-                disk, ours, answers, lambda: process.poll() is not None, workload.timeout_s, failed
+                disk, ours, None, lambda: process.poll() is not None, workload.timeout_s, failed
             )
     finally:
         os.close(ours)
-        if process.stdin is not None:
-            process.stdin.close()
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
         status = process.wait()
@@ -132,7 +125,9 @@ def _acknowledge(
     timeout_s: float,
     failed: Counter[str],
 ) -> tuple[int, bool]:
-    """Forward lines to the log as they arrive; return their number, and whether the time limit was reached.
+    """Log lines until the workload ends; return their number, and whether the time limit was reached.
+
+    The device reads the lines itself before each request. Here they are read when there is no request.
 
     Args:
         disk: disk whose log is written.
@@ -142,38 +137,16 @@ def _acknowledge(
         timeout_s: time limit of the workload.
         failed: counts the operations of programs that failed, by their reason.
     """
-    pending, lines = b"", 0
-    end = time.monotonic() + timeout_s
+    lines, end = 0, time.monotonic() + timeout_s
+    disk.follow(ours, answers)
     while True:
-        left = end - time.monotonic()
-        if left <= 0:
-            return lines, True
         over = is_over()
-        ready, _, _ = select.select([ours], [], [], 0.0 if over else min(left, 0.1))
-        if not ready:
-            if over:
-                return lines, False
-            continue
-        try:
-            data = os.read(ours, 1 << 16)
-        except OSError:  # The other end of the terminal is closed.
-            data = b""
-        if not data:
-            if over:
-                return lines, False
+        new = disk.new_lines()
+        lines += len(new)
+        failed.update(line.removeprefix(_FAILED) for line in new if line.startswith(_FAILED))
+        left = end - time.monotonic()
+        if over or left <= 0:
+            return lines, not over
+        ready, _, _ = select.select([ours], [], [], min(left, 0.1))
+        if ready and not new:  # The other end of the terminal is closed.
             time.sleep(0.01)
-            continue
-        pending += data
-        *whole, pending = pending.split(b"\n")
-        if len(pending) > _MOST_LINE:
-            pending = b""
-        for line in whole:
-            if line.strip() and lines < _MOST_LINES:
-                lines += 1
-                text = line[:_MOST_LINE].decode(errors="replace").strip()
-                disk.acknowledge(text)
-                if text.startswith(_FAILED):
-                    failed[text.removeprefix(_FAILED)] += 1
-            if answers is not None:
-                with contextlib.suppress(OSError):  # The workload has ended.
-                    os.write(answers, b".")

@@ -233,6 +233,30 @@ class LiveDevice:
         """
         self._live.acknowledge(line)
 
+    def follow(self, lines: int, answers: int | None = None) -> None:
+        """Write each line that a program prints into the crash log, before the next request of the device.
+
+        Args:
+            lines: file descriptor from which the lines are read; others must not read it any more.
+            answers: file descriptor to which a byte is written for each line.
+
+        >>> import emmclab, os
+        >>> lines, program = os.pipe()
+        >>> with emmclab.serve("small-1gb", clock="free", nbd="auto") as disk:
+        ...     disk.follow(lines)
+        """
+        self._live.follow(lines, answers)
+
+    def new_lines(self) -> list[str]:
+        """Return the lines that `follow` has written into the crash log since the last call.
+
+        >>> import emmclab
+        >>> with emmclab.serve("small-1gb", clock="free", nbd="auto") as disk:
+        ...     disk.new_lines()
+        []
+        """
+        return self._live.new_lines()
+
     def mark(self, name: str) -> None:
         """Name the current position in the crash log.
 

@@ -14,6 +14,7 @@ use emmclab_serve::{BlockRequest, Completion, Completions, Failure, Limits};
 use rustc_hash::FxHashMap;
 
 use crate::clock::{Clock, Pace};
+use crate::lines::WorkloadLines;
 use crate::log::RunLog;
 use crate::naming::Naming;
 use crate::refusals::Refusals;
@@ -41,6 +42,8 @@ pub(crate) struct Core {
     sums: Sums,
     recording: Option<Recording>,
     log: Option<RunLog>,
+    /// The lines of the workload, which belong into the log.
+    lines: Option<WorkloadLines>,
     /// Identifies the blocks of writes, if a layer or a recording needs it.
     naming: Option<Naming>,
     /// Why the image cannot be written, if so.
@@ -90,6 +93,7 @@ impl Core {
             sums: Sums::new()?,
             recording,
             log,
+            lines: None,
             naming,
             image_error: None,
             refusals: Refusals::default(),
@@ -109,6 +113,7 @@ impl Core {
     /// Accepts requests that arrive now.
     pub fn take(&mut self, requests: &mut Vec<BlockRequest>, to: &Arc<dyn Completions>) {
         let now = self.clock.now();
+        self.log_lines();
         if self.image_error.is_some() {
             // There may be space again.
             self.image_error = self.stack.land(now).err();

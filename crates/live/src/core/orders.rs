@@ -6,6 +6,7 @@ use emmclab_replay::{Measure, SimulationResult};
 
 use super::Core;
 use crate::clock::Pace;
+use crate::lines::WorkloadLines;
 use crate::log::RunLog;
 use crate::naming::Naming;
 
@@ -29,6 +30,25 @@ impl Core {
         }
     }
 
+    /// Logs the lines of a workload from now on, each before the next request.
+    pub fn follow(&mut self, lines: WorkloadLines) {
+        self.lines = Some(lines);
+    }
+
+    /// Logs what the workload has printed so far.
+    pub(super) fn log_lines(&mut self) {
+        if let (Some(log), Some(lines)) = (&self.log, &mut self.lines) {
+            let now = self.clock.now();
+            lines.read(|line| log.acknowledge(now, line));
+        }
+    }
+
+    /// Logs what the workload has printed so far, and returns the lines that were logged since the last call.
+    pub fn new_lines(&mut self) -> Vec<String> {
+        self.log_lines();
+        self.lines.as_mut().map(WorkloadLines::take_new).unwrap_or_default()
+    }
+
     /// Logs a named mark at the present position.
     pub fn mark(&mut self, text: &str) {
         if let Some(log) = &self.log {
@@ -38,6 +58,7 @@ impl Core {
 
     /// Ends the log, if there is one.
     pub fn end_log(&mut self) -> Result<()> {
+        self.lines = None;
         self.log.take().map_or(Ok(()), RunLog::finish)
     }
 
