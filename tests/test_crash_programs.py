@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import random
+import sys
 from pathlib import Path
 
 import pytest
@@ -13,10 +14,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conftest import emmclab, emmclab_json
-from emmclab.crash import generated, programs
+from emmclab.crash import Workload, generated, programs, record_run
 from emmclab.crash.expected import CheckPrograms
+from emmclab.crash.explore import open_run
 from emmclab.crash.mounted_files import Mounted, Node, UnreadableError
 from emmclab.crash.programs import Operation, ProgramError, operation, parse, perform, written
+from emmclab.crash.timeline import acknowledged_at, commands_before
 from emmclab.crash.tree import RefusedError, Tree
 
 MOUNT = "mount ext4 rw,relatime"
@@ -285,6 +288,72 @@ def test_a_file_of_programs_runs_and_a_wrong_line_of_it_is_named(tmp_path: Path)
     mine.write_text("create new\nsing new\n")
     done = emmclab(*words, "--results", tmp_path / "results")
     assert done.returncode == 2 and "mine.prog:2" in done.stderr and "sing" in done.stderr
+
+
+#: A runner that does not execute the last sync of one program, but reports that it did.
+LYING_RUNNER = """
+import sys
+from emmclab.crash import programs
+
+run, perform = programs.run, programs.perform
+
+def lying(number, program):
+    left_out = program.operations[-1] if number == int(sys.argv[2]) else None
+    programs.perform = lambda one, data: one is left_out or perform(one, data)
+    run(number, program)
+
+programs.run = lying
+programs.main(sys.argv[1])
+"""
+
+
+@root
+@pytest.mark.parametrize("left_out", [2, pytest.param(7, marks=pytest.mark.slow), None])
+def test_a_runner_that_leaves_out_one_sync_is_found_and_an_honest_one_is_not(
+    tmp_path: Path, left_out: int | None
+) -> None:
+    text = "".join(
+        f"program p-{number}\ncreate foo\nwrite foo 0 8192\nsync\nwrite foo {number} 4096\nfsync foo\n"
+        for number in range(12)
+    )
+    (tmp_path / "mine.prog").write_text(text)
+    (tmp_path / "lying.py").write_text(LYING_RUNNER)
+    words = ["crash", "--device", "emmc51-cache", "--cuts", "24", "--jobs", "1", "--check", "programs"]
+    runner = [
+        sys.executable,
+        tmp_path / "lying.py",
+        tmp_path / "mine.prog",
+        -1 if left_out is None else left_out,
+    ]
+    done = emmclab(*words, "--", *runner, cwd=tmp_path)
+    assert "12 of 12 programs were cut after their last sync." in done.stdout, done.stdout
+    if left_out is None:
+        assert done.returncode == 0, done.stdout
+    else:
+        assert done.returncode == 4 and f"program p-{left_out}:" in done.stdout, done.stdout
+
+
+@root
+def test_a_line_is_logged_before_what_the_program_writes_after_it(tmp_path: Path) -> None:
+    script = """
+import os
+file = os.open("file", os.O_CREAT | os.O_RDWR)
+os.pwrite(file, bytes(4096 * 60), 0)
+os.fsync(file)
+for number in range(60):
+    print("before", number, flush=True)
+    os.pwrite(file, b"a" * 4096, 4096 * number)
+    os.fdatasync(file)
+"""
+    log = tmp_path / "run.log"
+    record_run("emmc51-cache", Workload(command=(sys.executable, "-c", script)), log)
+    run, facts = open_run(str(log))
+    lines = acknowledged_at(run)
+    flushes = [one for one in commands_before(run, facts["moments"]) if one.op == "flush"][-60:]
+    assert len(lines) == len(flushes) == 60
+    for line, flush, next_line in zip(lines, flushes, [*lines[1:], 1 << 62], strict=True):
+        assert flush.complete_ns is not None
+        assert line <= flush.arrival_ns <= flush.complete_ns <= next_line
 
 
 def test_a_file_that_the_kernel_cannot_read_is_a_finding_and_no_end_of_the_exploration(

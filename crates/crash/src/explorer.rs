@@ -11,8 +11,9 @@ use rustc_hash::FxHashSet;
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::annotate::metadata_blocks;
-use crate::choice::{Levels, Way, Ways, choose, sample};
+use crate::choice::{Levels, Way, Ways, choose};
 use crate::contents::{BLOCK, Block, Contents};
+use crate::cuts::{Cuts, Lines, choose_cuts, is_cut};
 use crate::durable::{Broken, Durable, Promise};
 use crate::layered::HostView;
 use crate::legal::Legal;
@@ -39,6 +40,8 @@ pub struct ExploreOptions {
     pub only: Option<(usize, Option<u32>)>,
     /// The share of the states to explore: its number from 0, and the number of shares.
     pub share: (u64, u64),
+    /// The meaning of the workload's lines, as far as it determines where power is cut; `None` if it is unknown.
+    pub lines: Option<Lines>,
 }
 
 impl Default for ExploreOptions {
@@ -51,6 +54,7 @@ impl Default for ExploreOptions {
             from: None,
             only: None,
             share: (0, 1),
+            lines: None,
         }
     }
 }
@@ -113,6 +117,10 @@ pub struct Covered {
     pub equal: u64,
     /// Largest number of unpromised writes at a cut.
     pub most_unpromised: u64,
+    /// Lines of the workload after which power is to be cut before any other moment: those of the first group, or all.
+    pub lines: u64,
+    /// Of these, lines right after which power was cut so far.
+    pub lines_cut: u64,
 }
 
 /// An exploration of a run.
@@ -135,6 +143,8 @@ pub struct Explorer {
     chosen: VecDeque<State>,
     next_index: u64,
     covered: Covered,
+    /// The moments after the lines that [`Covered::lines`] counts.
+    after_first: FxHashSet<usize>,
 }
 
 impl Explorer {
@@ -145,8 +155,14 @@ impl Explorer {
     pub fn new(run: &Arc<Run>, options: &ExploreOptions) -> Result<Self> {
         let from = options.from.as_deref().map_or(0, |mark| run.after_mark(mark));
         let all = run.moments().len();
-        let possible: Vec<usize> = (from..all).filter(|place| is_cut(run, *place)).collect();
-        if possible.is_empty() {
+        let begins = from < all && (from > 0 || options.from.is_none() || !run.header().cells);
+        if run.truncated() && !begins {
+            return Err(Error::new(Kind::Truncated, "the log is cut short before the workload begins")
+                .hint("copy the log again, or run the workload again"));
+        }
+        let Cuts { chosen, possible, after_first } =
+            choose_cuts(run, from, options.cuts, options.lines.as_ref(), options.seed);
+        if possible == 0 {
             return Err(Error::new(Kind::Empty, "the log has no moment at which power could be cut")
                 .hint("use a workload that writes to the device"));
         }
@@ -161,10 +177,7 @@ impl Explorer {
                 )
                 .of_field("cut", 0, cut.to_string().as_bytes()));
             }
-            None => {
-                let mut random = Pcg64Mcg::seed_from_u64(options.seed);
-                sample(&possible, options.cuts, &mut random).into()
-            }
+            None => chosen.into(),
         };
         Ok(Self {
             run: run.clone(),
@@ -181,15 +194,22 @@ impl Explorer {
             next_index: 0,
             covered: Covered {
                 legal_log10: f64::NEG_INFINITY,
-                moments: possible.len() as u64,
+                moments: possible as u64,
+                lines: after_first.len() as u64,
                 ..Covered::default()
             },
+            after_first,
         })
     }
 
     /// The run.
     pub fn run(&self) -> &Arc<Run> {
         &self.run
+    }
+
+    /// The moments at which power is still to be cut, by their index in [`Run::moments`].
+    pub fn cuts(&self) -> impl Iterator<Item = usize> {
+        self.cuts.iter().copied()
     }
 
     /// Coverage so far.
@@ -356,6 +376,7 @@ impl Explorer {
             }
         }
         self.covered.cuts += 1;
+        self.covered.lines_cut += u64::from(self.after_first.contains(&cut));
         self.covered.legal_log10 = add_log10(self.covered.legal_log10, self.legal.count_log10());
         self.covered.most_unpromised = self.covered.most_unpromised.max(most);
         let closure = self.legal.closure();
@@ -435,10 +456,4 @@ impl Explorer {
 fn add_log10(one: f64, other: f64) -> f64 {
     let (most, least) = if one > other { (one, other) } else { (other, one) };
     most + (10_f64.powf(least - most)).ln_1p() / std::f64::consts::LN_10
-}
-
-/// Whether power can be cut right after a moment: programs that end at the same time count together.
-fn is_cut(run: &Run, place: usize) -> bool {
-    let (this, next) = (&run.moments()[place], run.moments().get(place + 1));
-    !next.is_some_and(|next| next.at == this.at && matches!(next.what, What::Programmed { .. }))
 }

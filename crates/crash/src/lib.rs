@@ -9,6 +9,7 @@ mod annotate;
 mod choice;
 mod closure;
 mod contents;
+mod cuts;
 mod durable;
 mod explorer;
 mod judge;
@@ -26,6 +27,7 @@ mod zoned;
 
 pub use annotate::annotate;
 pub use choice::{Way, Ways};
+pub use cuts::Lines;
 pub use durable::{Broken, Promise};
 pub use explorer::{Covered, ExploreOptions, Explorer, Omitted, State};
 pub use judge::{Judge, Level, Problem, Recovered};

@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use emmclab_crash::log::{Port, dm};
 use emmclab_crash::{
-    Broken, ExploreOptions, Explorer, HostView, Judge, KnownReads, Level, Problem, Recovered, Run, State,
-    Ways, What, journal_rules,
+    Broken, ExploreOptions, Explorer, HostView, Judge, KnownReads, Level, Lines, Problem, Recovered, Run,
+    State, Ways, What, journal_rules,
 };
 use emmclab_trace::{Error, Kind, SECTOR_BYTES};
 use pyo3::prelude::*;
@@ -63,6 +63,15 @@ struct Options {
     from_mark: Option<String>,
     only: Option<(usize, Option<u32>)>,
     share: (u64, u64),
+    lines: Option<LinesGiven>,
+}
+
+/// The meaning of a workload's lines, as passed by Python.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LinesGiven {
+    first: Vec<Vec<usize>>,
+    idle: Vec<usize>,
 }
 
 #[derive(Serialize)]
@@ -282,6 +291,7 @@ impl PyExplorer {
                     from: options.from_mark,
                     only: options.only,
                     share: options.share,
+                    lines: options.lines.map(|LinesGiven { first, idle }| Lines { first, idle }),
                 };
                 Explorer::new(&log, &options)
             })
@@ -400,8 +410,9 @@ impl PyExplorer {
     }
 
     /// The coverage so far: moments at which power could be cut, cuts tried, decimal logarithm of the number of legal states (an upper
-    /// bound), states chosen, those of them that equal an earlier one, largest number of unpromised writes at a cut.
-    fn covered(&self) -> (u64, u64, f64, u64, u64, u64) {
+    /// bound), states chosen, those of them that equal an earlier one, largest number of unpromised writes at a cut, lines of the workload
+    /// after which power is cut first, those of them that were cut after so far.
+    fn covered(&self) -> (u64, u64, f64, u64, u64, u64, u64, u64) {
         let covered = self.explorer.covered();
         (
             covered.moments,
@@ -410,6 +421,8 @@ impl PyExplorer {
             covered.chosen,
             covered.equal,
             covered.most_unpromised,
+            covered.lines,
+            covered.lines_cut,
         )
     }
 }

@@ -12,7 +12,7 @@ from emmclab.crash.finding import COMMANDS, Finding
 from emmclab.crash.minimal import Minimal
 from emmclab.crash.repeated import Kind, Tried, findings_of, kinds, pauses_of
 from emmclab.crash.session import Kept
-from emmclab.crash.summary import verdict
+from emmclab.crash.summary import after_syncs, verdict
 
 
 def show_crash(console: Console, tried: Sequence[Tried], options: Options) -> None:
@@ -55,6 +55,7 @@ def _show_one(console: Console, tried: Tried, options: Options) -> None:
         f"{covered['equal']:,} equal states were skipped{_pruned(found)}. A device that keeps its promises "
         f"may leave up to 10^{covered['legal_log10']:.1f} states at these cuts.",
     )
+    _show_after_syncs(console, tried, options)
     _show_reused(console, tried)
     for number, one in enumerate(findings):
         _show_finding(console, Kind(one, kept, tried.minimal.get(number), 1, one.count), options)
@@ -98,6 +99,7 @@ def _show_several(console: Console, tried: Sequence[Tried], options: Options) ->
             f"the workload paused {pauses_of(one.kept):,} times; "
             f"{len(one.found.findings()):,} findings",
         )
+        _show_after_syncs(console, one, options)
         _show_reused(console, one)
     for kind in broken:
         _show_finding(console, kind, options, of=len(tried))
@@ -111,6 +113,11 @@ def _device(kept: Kept) -> str:
     layers = kept.facts["layers"]
     below = f" below {', '.join(layers)}" if layers else ""
     return f"{kept.facts['device']}{below}{liar}"
+
+
+def _show_after_syncs(console: Console, tried: Tried, options: Options) -> None:
+    if (cut := after_syncs(tried.found, options)) is not None:
+        _put(console, f"{cut}.")
 
 
 def _show_reused(console: Console, tried: Tried) -> None:

@@ -6,9 +6,11 @@ import json
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import TypedDict
+from typing import NotRequired, TypedDict
 
 from emmclab import _core
+from emmclab.crash import generated
+from emmclab.crash.cut_lines import CutLines, cut_lines
 from emmclab.crash.finding import COMMANDS, LEVELS, CutTally, Finding
 from emmclab.crash.found import Lost
 from emmclab.crash.guest.states import GuestMounts, guest_of
@@ -34,6 +36,8 @@ class CoreOptions(TypedDict):
     from_mark: str | None
     only: tuple[int, int | None] | None
     share: tuple[int, int]
+    #: The meaning of the workload's lines; without it, up to half of the cuts are those right after a line.
+    lines: NotRequired[CutLines]
 
 
 @dataclass(frozen=True)
@@ -201,6 +205,14 @@ def not_in_process(error: EmmclabError) -> UnsupportedError:
     )
 
 
+def explorer_of(run: _core.CrashRun, options: Options) -> _core.Explorer:
+    """Return the explorer of a run, which cuts power after the acknowledgements of its workload first."""
+    given = options.core()
+    if options.check == generated.CHECK:
+        given["lines"] = cut_lines(run.acknowledgements())
+    return _core.Explorer(run, given)
+
+
 def judge_of(
     explorer: _core.Explorer, run: _core.CrashRun, options: Options, guest: GuestMounts | None
 ) -> Judge:
@@ -234,7 +246,7 @@ def explore(
         told: called every half second with the results so far.
         before: results of an interrupted exploration with these options.
     """
-    explorer = _core.Explorer(run, options.core())
+    explorer = explorer_of(run, options)
     found, begun = before or Exploration(), time.monotonic() - (before.took_s if before else 0.0)
     done, pruned = found.last, found.pruned
     reported = begun
@@ -268,7 +280,7 @@ def explore(
 
 
 def _covered(explorer: _core.Explorer) -> Covered:
-    moments, cuts, legal_log10, chosen, equal, most_unpromised = explorer.covered()
+    moments, cuts, legal_log10, chosen, equal, most_unpromised, lines, lines_cut = explorer.covered()
     return {
         "moments": moments,
         "cuts": cuts,
@@ -276,6 +288,8 @@ def _covered(explorer: _core.Explorer) -> Covered:
         "chosen": chosen,
         "equal": equal,
         "most_unpromised": most_unpromised,
+        "lines": lines,
+        "lines_cut": lines_cut,
     }
 
 

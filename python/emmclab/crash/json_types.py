@@ -62,6 +62,10 @@ class Covered(TypedDict, total=False):
     chosen: int
     equal: int
     most_unpromised: int
+    #: Lines of the workload after which power is cut before any other moment: the last sync of each generated
+    #: program, or every line of another workload; and those of them after which it was cut.
+    lines: int
+    lines_cut: int
 
 
 class Told(TypedDict):

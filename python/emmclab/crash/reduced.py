@@ -6,9 +6,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from emmclab import _core
 from emmclab.crash import generated
-from emmclab.crash.explore import Options, open_run
+from emmclab.crash.explore import Options, explorer_of, open_run
 from emmclab.crash.finding import COMMANDS, Finding
 from emmclab.crash.guest.states import GuestMounts
 from emmclab.crash.minimal import Search, fewest
@@ -83,5 +82,5 @@ def reduced(
 def _shows(kept: Kept, options: Options, finding: Finding, guest: GuestMounts | None) -> bool:
     """Whether a state of a recording shows the finding."""
     run, _ = open_run(str(kept.log), base=kept.base)
-    shown, _ = Search(run, options, finding, guest).first(_core.Explorer(run, options.core()), _STATES)
+    shown, _ = Search(run, options, finding, guest).first(explorer_of(run, options), _STATES)
     return shown is not None

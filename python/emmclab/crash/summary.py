@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import cast
 
+from emmclab.crash import generated
 from emmclab.crash.explore import Exploration, Options
 from emmclab.crash.finding import COMMANDS, Finding
 from emmclab.crash.json_types import CrashSummary, FindingFields, OptionFields
@@ -22,6 +23,14 @@ def verdict(found: Exploration, check: str | None) -> str:
         return "no acknowledged data was lost"
     levels = ", ".join(dict.fromkeys(one.level for one in findings))
     return f"promises were broken by: {levels}"
+
+
+def after_syncs(found: Exploration, options: Options) -> str | None:
+    """Return how many generated programs were cut after their last sync; None for another workload."""
+    if options.check != generated.CHECK or not found.covered.get("lines"):
+        return None
+    cut, programs = found.covered["lines_cut"], found.covered["lines"]
+    return f"{cut:,} of {programs:,} programs were cut after their last sync"
 
 
 def shown(kept: Kept, options: Options, one: Finding, minimal: Minimal | None = None) -> FindingFields:

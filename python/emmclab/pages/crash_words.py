@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from math import floor
 
+from emmclab.crash import generated
 from emmclab.crash.finding import COMMANDS
 from emmclab.crash.json_types import CrashSummary, FindingFields
 
@@ -143,6 +144,18 @@ def covered(summary: CrashSummary) -> list[tuple[str, str]]:
     }.get(options["tear"], options["tear"])
     rows = [
         ("Cuts", f"{tried['cuts']:,} of {tried['moments']:,} possible times"),
+        *(
+            [
+                (
+                    "Programs cut after their last sync"
+                    if options["check"] == generated.CHECK
+                    else "Lines of the workload right after which power was cut",
+                    f"{tried['lines_cut']:,} of {tried['lines']:,}",
+                )
+            ]
+            if tried.get("lines")
+            else []
+        ),
         ("States the contract allows at these cuts, at most", legal),
         ("States chosen", f"{tried['chosen']:,}, by {options['states'].replace(',', ', ')}"),
         ("Equal to an earlier one", f"{tried['equal']:,}, left out"),

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
 mod annotate;
+mod cuts;
 mod log;
 mod states;
 mod support;
