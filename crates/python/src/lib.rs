@@ -66,7 +66,7 @@ mod _core {
     use crate::profile::{PyJournalProfiler, PyProfiler, cache_policies, published_tables};
     #[pymodule_export]
     use crate::reader::{
-        PyReader, csv_columns, file_kinds, formats, ledger_labels, row_groups, trace_columns,
+        PyReader, check_parquet, csv_columns, file_kinds, formats, ledger_labels, row_groups, trace_columns,
     };
     #[pymodule_export]
     use crate::record::PyRecorder;

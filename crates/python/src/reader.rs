@@ -215,6 +215,12 @@ pub(crate) fn formats(py: Python<'_>) -> PyResult<Vec<Bound<'_, PyDict>>> {
         .collect()
 }
 
+/// Checks all bytes of a Parquet file that emmclab wrote.
+#[pyfunction]
+pub(crate) fn check_parquet(py: Python<'_>, path: PathBuf) -> PyResult<()> {
+    run(py, || emmclab_trace::check_parquet(&path))
+}
+
 /// Requests in each row group of a Parquet file.
 #[pyfunction]
 pub(crate) fn row_groups(py: Python<'_>, path: PathBuf) -> PyResult<Vec<u64>> {

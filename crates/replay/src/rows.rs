@@ -12,7 +12,10 @@ use arrow_array::{
 };
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use emmclab_device::{Modifiers, Observer, RequestCompleted};
-use emmclab_trace::{AtomicFile, BATCH_ROWS, Batch, Error, Flags, NameId, Names, Op, Result, parquet_error};
+use emmclab_trace::{
+    AtomicFile, BATCH_ROWS, Batch, Error, Flags, NameId, Names, Op, Result, SEALED_WRITER, SealedFile,
+    finish_sealed, parquet_error,
+};
 use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression, ZstdLevel};
 use parquet::errors::ParquetError;
@@ -54,7 +57,7 @@ const ASKED: Flags = Flags::SYNC
 /// [`RequestRows::finish`].
 pub struct RequestRows {
     path: PathBuf,
-    writer: ArrowWriter<AtomicFile>,
+    writer: ArrowWriter<SealedFile>,
     schema: SchemaRef,
     times: [Vec<i64>; 9],
     sector: Vec<u64>,
@@ -84,9 +87,12 @@ impl RequestRows {
         let schema = Self::schema();
         let failed = |error| parquet_error(path, error);
         let compression = Compression::ZSTD(ZstdLevel::try_new(3).map_err(failed)?);
-        let properties = WriterProperties::builder().set_compression(compression).build();
-        let writer = ArrowWriter::try_new(AtomicFile::create(path)?, schema.clone(), Some(properties))
-            .map_err(failed)?;
+        let properties = WriterProperties::builder()
+            .set_compression(compression)
+            .set_created_by(SEALED_WRITER.to_owned())
+            .build();
+        let file = SealedFile::new(AtomicFile::create(path)?);
+        let writer = ArrowWriter::try_new(file, schema.clone(), Some(properties)).map_err(failed)?;
         Ok(Self {
             path: path.to_owned(),
             writer,
@@ -207,7 +213,7 @@ impl RequestRows {
         if let Some(run) = run {
             self.writer.append_key_value_metadata(KeyValue::new(RUN_KEY.to_owned(), run.to_owned()));
         }
-        self.writer.into_inner().map_err(|error| parquet_error(&self.path, error))?.commit()
+        finish_sealed(self.writer).map_err(|error| parquet_error(&self.path, error))?.commit()
     }
 }
 

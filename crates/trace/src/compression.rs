@@ -37,6 +37,18 @@ impl Compression {
     }
 }
 
+/// Compresses parts of a file with zstd, with a checksum, which zstd has only on request; `zstd::decode_all` checks it.
+///
+/// # Errors
+/// If there is not enough memory.
+pub fn compress_checked(parts: &[&[u8]], level: i32) -> io::Result<Vec<u8>> {
+    let mut encoder = zstd::Encoder::new(Vec::new(), level)?;
+    encoder.include_checksum(true)?;
+    encoder.set_pledged_src_size(Some(parts.iter().map(|part| part.len() as u64).sum()))?;
+    parts.iter().try_for_each(|part| encoder.write_all(part))?;
+    encoder.finish()
+}
+
 /// A writer that compresses, or writes the bytes unchanged.
 pub(crate) enum Encoder<W: Write> {
     Plain(W),
@@ -51,7 +63,11 @@ impl<W: Write> Encoder<W> {
         Ok(match compression {
             None => Self::Plain(out),
             Some(Compression::Gzip) => Self::Gzip(GzEncoder::new(out, flate2::Compression::default())),
-            Some(Compression::Zstd) => Self::Zstd(zstd::Encoder::new(out, zstd::DEFAULT_COMPRESSION_LEVEL)?),
+            Some(Compression::Zstd) => {
+                let mut encoder = zstd::Encoder::new(out, zstd::DEFAULT_COMPRESSION_LEVEL)?;
+                encoder.include_checksum(true)?;
+                Self::Zstd(encoder)
+            }
             Some(Compression::Xz) => Self::Xz(XzEncoder::new(out, XZ_LEVEL)),
         })
     }

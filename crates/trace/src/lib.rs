@@ -33,6 +33,7 @@ mod pairing;
 mod reader;
 mod rows;
 mod screen;
+mod seal;
 mod sink;
 mod source;
 mod tally;
@@ -46,7 +47,7 @@ pub use builder::BatchBuilder;
 pub use clock::{ClockJump, ClockJumps, Direction, Gaps, Largest, MOST_JUMPS, MendClock, Place};
 pub use columns::Column;
 pub use combine::{Combiner, TraceInput};
-pub use compression::Compression;
+pub use compression::{Compression, compress_checked};
 pub use emmclab_base::{
     BlockNote, Bytes, Error, Flags, Kind, NameId, Nanos, Op, Request, Result, Role, SECTOR_BYTES, Sector,
     SectorSet, interrupt, read_settings,
@@ -55,7 +56,7 @@ pub use events::{
     Activity, CommandCounts, CommandEvent, CommandKind, CommandStep, DecodedEvent, Erase, FsEvent, FsStep,
     HostActivity, JournalCounts, KernelEvent, Matcher, Slot, SyncCounts, SyncStall, Target, Values,
 };
-pub use formats::{ReadOptions, Sender, Slice, parquet_error, picture_file, row_groups};
+pub use formats::{ReadOptions, Sender, Slice, check_parquet, parquet_error, picture_file, row_groups};
 pub use header::{Header, Recognised};
 pub use ledger::Ledger;
 pub use merge::Merge;
@@ -64,6 +65,7 @@ pub use pairing::{Event, EventCounts, EventKind, Pairer};
 pub use reader::{REORDER_WINDOW, TraceReader};
 pub use rows::Requests;
 pub use screen::{Only, ReissueWindow};
+pub use seal::{SEALED_WRITER, SealedFile, finish_sealed};
 pub use sink::Sink;
 pub use source::{Extent, Progress, Source};
 pub use tally::Tally;

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import duckdb
 
+from emmclab import _core
 from emmclab._core import FLAG_NAMES
 from emmclab.errors import ConfigError, InputError
 from emmclab.runtime.files import folder_aside, written
@@ -128,6 +129,8 @@ def asked_trace(trace: Trace, sql: str) -> Iterator[Answer]:
         database.execute(f"create view trace as select * from '{quoted(copy)}'")  # noqa: S608
         tables, paths = ["trace", "fsyncs"], [str(copy)]
         if trace.path is not None and (_OF_A_RUN & _columns(database, trace)):
+            # The columns of a run are not read above.
+            _core.check_parquet(trace.path)
             database.execute(f"create view events as select * from '{quoted(Path(trace.path))}'")  # noqa: S608
             tables.append("events")
             paths.append(trace.path)

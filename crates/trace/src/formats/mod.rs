@@ -57,7 +57,7 @@ pub use format::{Create, Format, Origin, ReadOptions, Slice, Times};
 pub(crate) use guard::{FARTHEST_NS, UnitGuard};
 pub use holds::Holds;
 pub use input::Input;
-pub use parquet::{parquet_error, row_groups};
+pub use parquet::{check_parquet, parquet_error, row_groups};
 pub use perfetto::{Sender, picture_file};
 pub use recorded::recorded_flags;
 pub use rwbs::{Letters, read as read_rwbs};

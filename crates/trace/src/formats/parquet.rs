@@ -3,8 +3,8 @@
 //! The columns are those of [`crate::Column`]; those of block notes exist if the header states that the trace has notes.
 //! Requests are in order of arrival. Three entries of the file's metadata describe the trace: `emmclab.schema` (the version of
 //! the columns), `emmclab.header` and `emmclab.ledger` (JSON of [`Header`] and [`Ledger`]). Row groups have 2^20 requests, and
-//! a batch never spans two of them. Files of other tools are read too if they have the required columns with their types,
-//! uncompressed or compressed with zstd or snappy.
+//! a batch never spans two of them. Every byte has a checksum ([`crate::seal`]). Files of other tools are read too if they have the
+//! required columns with their types, uncompressed or compressed with zstd or snappy.
 
 use std::cell::Cell;
 use std::fs::File;
@@ -38,6 +38,7 @@ use crate::columns::Column;
 use crate::header::Header;
 use crate::ledger::Ledger;
 use crate::names::{GrowingNames, Names};
+use crate::seal::{CheckedFile, SEALED_WRITER, SealedFile, finish_sealed};
 use crate::sink::Sink;
 use crate::source::{Extent, Progress, Source};
 
@@ -116,6 +117,7 @@ const NAME_ROOM: u64 = 1 << 10;
 struct ParquetSource {
     path: PathBuf,
     reader: ParquetRecordBatchReader,
+    file: CheckedFile,
     header: Header,
     ledger: Ledger,
     extent: Option<Extent>,
@@ -170,7 +172,8 @@ impl ParquetSource {
         let schema = wanted_schema(metadata.schema());
         let options = ArrowReaderOptions::new().with_schema(schema);
         let reader = guarded(|| {
-            let builder = ParquetRecordBatchReaderBuilder::try_new_with_options(file, options)?
+            let metadata = ArrowReaderMetadata::try_new(metadata.metadata().clone(), options)?;
+            let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(file.clone(), metadata)
                 .with_batch_size(BATCH_ROWS);
             match &groups {
                 Some(groups) => builder.with_row_groups(groups.clone().collect()).build(),
@@ -181,6 +184,7 @@ impl ParquetSource {
         Ok(Self {
             path: path.to_owned(),
             reader,
+            file,
             header,
             ledger,
             extent,
@@ -198,7 +202,8 @@ impl ParquetSource {
     }
 
     fn next(&mut self) -> Result<Option<Batch>> {
-        let Some(record) = guarded(|| self.reader.next().transpose().map_err(ParquetError::from))? else {
+        let next = guarded(|| self.reader.next().transpose().map_err(ParquetError::from));
+        let Some(record) = next.map_err(|error| self.file.damage().unwrap_or(error))? else {
             return Ok(None);
         };
         self.decode(&record).map(Some).map_err(|error| error.at_line(self.rows_done + 1))
@@ -225,7 +230,7 @@ impl ParquetSource {
 
 /// A file, and the metadata at its end.
 struct Footer {
-    file: File,
+    file: CheckedFile,
     bytes: u64,
     metadata: ArrowReaderMetadata,
 }
@@ -234,7 +239,9 @@ impl Footer {
     fn of(path: &Path) -> Result<Self> {
         let mut file = File::open(path).map_err(|error| Error::io(path, error))?;
         let bytes = check_frame(&mut file).map_err(|error| Error::io(path, error))??;
+        let file = CheckedFile::new(file, bytes).map_err(|error| Error::io(path, error))??;
         let metadata = guarded(|| ArrowReaderMetadata::load(&file, ArrowReaderOptions::new()))?;
+        file.check_writer(metadata.metadata().file_metadata().created_by())?;
         Ok(Self { file, bytes, metadata })
     }
 }
@@ -263,6 +270,17 @@ fn refuse_huge_names(metadata: &ArrowReaderMetadata) -> Result<()> {
 pub fn row_groups(path: &Path) -> Result<Vec<u64>> {
     let footer = Footer::of(path).map_err(|error| error.in_file(path))?;
     Ok(rows_of(&footer.metadata).collect())
+}
+
+/// Checks all bytes of a Parquet file, for readers that do not check what they read. A file of another tool has no checksums and passes.
+///
+/// # Errors
+/// If it cannot be read, is not a Parquet file, or is damaged.
+pub fn check_parquet(path: &Path) -> Result<()> {
+    let file = Footer::of(path).map_err(|error| error.in_file(path))?.file;
+    let checked = file.check_all();
+    checked
+        .map_err(|error| file.damage().map_or_else(|| Error::io(path, error), |damage| damage.in_file(path)))
 }
 
 fn rows_of(metadata: &ArrowReaderMetadata) -> impl Iterator<Item = u64> {
@@ -420,7 +438,7 @@ impl Source for ParquetSource {
 fn create(file: AtomicFile, header: &Header) -> Result<Box<dyn Sink>> {
     let path = file.path().to_owned();
     let noted = header.block_notes.is_some();
-    let writer = ArrowWriter::try_new(file, Batch::schema(noted), Some(properties()))
+    let writer = ArrowWriter::try_new(SealedFile::new(file), Batch::schema(noted), Some(properties()))
         .map_err(|e| parquet_error(&path, e))?;
     Ok(Box::new(ParquetSink { path, noted, writer }))
 }
@@ -431,7 +449,7 @@ fn properties() -> WriterProperties {
     let mut builder = WriterProperties::builder()
         .set_writer_version(WriterVersion::PARQUET_2_0)
         .set_max_row_group_row_count(Some(ROW_GROUP_ROWS))
-        .set_created_by(concat!("emmclab ", env!("CARGO_PKG_VERSION")).to_owned())
+        .set_created_by(SEALED_WRITER.to_owned())
         .set_statistics_enabled(EnabledStatistics::Chunk)
         .set_compression(Compression::ZSTD(ZstdLevel::default()));
     for name in ["arrival_ns", "start_ns", "issue_ns", "complete_ns", "sector"] {
@@ -448,7 +466,7 @@ struct ParquetSink {
     path: PathBuf,
     /// Whether the file has the columns of block notes.
     noted: bool,
-    writer: ArrowWriter<AtomicFile>,
+    writer: ArrowWriter<SealedFile>,
 }
 
 /// The error for a failed write of a Parquet file; an error of the operating system keeps its number.
@@ -486,6 +504,6 @@ impl Sink for ParquetSink {
             .append_key_value_metadata(KeyValue::new(SCHEMA_KEY.to_owned(), SCHEMA_VERSION.to_owned()));
         self.writer.append_key_value_metadata(json(HEADER_KEY, serde_json::to_string(header))?);
         self.writer.append_key_value_metadata(json(LEDGER_KEY, serde_json::to_string(ledger))?);
-        self.writer.into_inner().map_err(|error| parquet_error(&self.path, error))
+        finish_sealed(self.writer).map_err(|error| parquet_error(&self.path, error))
     }
 }

@@ -1,12 +1,16 @@
 //! The Parquet format: nothing is lost, and damage is named.
 
+use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 
 use emmclab_trace::{
-    Batch, BatchBuilder, Flags, Header, Kind, Ledger, Names, Nanos, Only, Op, ReadOptions, Request, Sector,
-    Slice, TraceReader, TraceWriter, WriteOptions, row_groups,
+    Batch, BatchBuilder, Flags, Header, Kind, Ledger, Names, Nanos, Only, Op, ReadOptions, Request,
+    SEALED_WRITER, Sector, Slice, TraceReader, TraceWriter, WriteOptions, check_parquet, row_groups,
 };
+use parquet::arrow::ArrowWriter;
+use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+use parquet::file::properties::WriterProperties;
 use proptest::prelude::*;
 
 fn write(path: &Path, batches: &[Batch]) -> (Ledger, Header) {
@@ -139,21 +143,79 @@ fn a_parquet_file_cut_anywhere_is_an_error() {
     }
 }
 
+/// Copies a file as another tool does, with its metadata, under the name of this writer.
+fn copy_as(writer: &str, from: &Path, to: &Path) {
+    let reader = ParquetRecordBatchReaderBuilder::try_new(File::open(from).unwrap()).unwrap();
+    let metadata = reader.metadata().file_metadata().key_value_metadata().cloned();
+    let properties = WriterProperties::builder().set_created_by(writer.to_owned());
+    let properties = properties.set_key_value_metadata(metadata).build();
+    let file = File::create(to).unwrap();
+    let mut out = ArrowWriter::try_new(file, reader.schema().clone(), Some(properties)).unwrap();
+    for batch in reader.build().unwrap() {
+        out.write(&batch.unwrap()).unwrap();
+    }
+    out.close().unwrap();
+}
+
 #[test]
-fn a_parquet_file_with_flipped_bytes_never_panics() {
+fn a_changed_bit_anywhere_is_an_error_and_in_a_copy_of_another_tool_no_panic() {
     let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("t.parquet");
+    let [path, copy, bad] =
+        ["t", "copy", "bad"].map(|name| folder.path().join(name).with_extension("parquet"));
     let (_, batches) = made(500);
     write(&path, &batches);
-    let bytes = std::fs::read(&path).unwrap();
-    let bad = folder.path().join("bad.parquet");
-    // A third of the bytes; the fuzz target for Parquet flips the others.
-    for at in (4..bytes.len() - 4).step_by(3) {
-        let mut bytes = bytes.clone();
-        bytes[at] ^= if at % 2 == 0 { 0x01 } else { 0xff };
-        std::fs::write(&bad, &bytes).unwrap();
-        let _ = read(&bad);
+    copy_as("DuckDB version v1.4.0 (build 1)", &path, &copy);
+    assert!(read(&copy).unwrap().0 == read(&path).unwrap().0);
+    check_parquet(&copy).unwrap();
+    check_parquet(&path).unwrap();
+    for (file, sealed) in [(path, true), (copy, false)] {
+        let bytes = std::fs::read(&file).unwrap();
+        // A part of the bytes; the fuzz target for Parquet flips the others.
+        for at in (0..bytes.len()).step_by(29) {
+            let mut bytes = bytes.clone();
+            bytes[at] ^= 1 << (at % 8);
+            std::fs::write(&bad, &bytes).unwrap();
+            let found = read(&bad).map(|_| ());
+            if sealed {
+                assert_eq!(found.unwrap_err().file(), Some(bad.as_path()), "byte {at}");
+                assert!(check_parquet(&bad).is_err(), "byte {at}");
+            }
+        }
     }
+}
+
+#[test]
+fn a_file_that_has_lost_its_checksums_is_damaged() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, copy) = (folder.path().join("t.parquet"), folder.path().join("copy.parquet"));
+    write(&path, &made(500).1);
+    copy_as(SEALED_WRITER, &path, &copy);
+    let error = read(&copy).map(|_| ()).unwrap_err().to_string();
+    assert!(error.contains("damaged since it was written"), "{error}");
+}
+
+#[test]
+fn damage_is_named_with_its_place_and_does_not_matter_where_nothing_is_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("t.parquet");
+    let (requests, batches) = made((1 << 20) + 20_000);
+    write(&path, &batches);
+    let mut bytes = std::fs::read(&path).unwrap();
+    let place = 1 << 16;
+    bytes[place + 77] ^= 4;
+    std::fs::write(&path, &bytes).unwrap();
+    let read = |groups| {
+        let slice = Some(Slice { origin: requests[0].arrival, groups: Some(groups) });
+        let mut reader = TraceReader::open(&path, &ReadOptions { slice, ..ReadOptions::default() })?;
+        let mut rows = 0;
+        while let Some(batch) = reader.next_batch()? {
+            rows += batch.len();
+        }
+        emmclab_trace::Result::Ok(rows)
+    };
+    let error = read(0..1).unwrap_err().to_string();
+    assert!(error.contains(&format!("byte {place}: the file is damaged since it was written")), "{error}");
+    assert_eq!(read(1..2).unwrap(), 20_000);
 }
 
 #[test]
