@@ -13,7 +13,7 @@ use emmclab_device::{Command, Device, DeviceConfig, Lpn, SettingChange};
 use emmclab_layers::LayerConfig;
 use emmclab_media::Image;
 use emmclab_replay::{ImageStore, Part, ReplayOptions, Simulation, Stack};
-use emmclab_trace::AtomicFile;
+use emmclab_trace::{AtomicFile, compress_checked};
 use serde::{Deserialize, Serialize};
 
 use crate::core::Core;
@@ -21,8 +21,7 @@ use crate::live::LiveOptions;
 
 /// Zstandard compression level of the tables.
 const LEVEL: i32 = 3;
-/// Maximum length of the head of a state file, in bytes.
-const MOST_HEAD: u32 = 1 << 20;
+/// The start of a state file. A zstd frame with a checksum follows: the length of the head in four bytes, the head in JSON, the tables.
 const MARK: &[u8; 8] = b"EMMCLIVE";
 
 /// What a run found of an earlier run.
@@ -274,11 +273,10 @@ pub(crate) fn save(images: &[Option<PathBuf>; 2], core: &Core) -> Result<()> {
 fn write(path: &Path, head: &Head, device: &Device) -> Result<()> {
     let fail = |error| Error::io(path, error);
     let head = serde_json::to_vec(head).map_err(|error| fail(error.into()))?;
-    let tables = zstd::encode_all(device.to_image().as_slice(), LEVEL).map_err(fail)?;
+    let length = (head.len() as u32).to_le_bytes();
+    let packed = compress_checked(&[&length, &head, &device.to_image()], LEVEL).map_err(fail)?;
     let mut file = AtomicFile::create(path)?;
-    for part in [MARK.as_slice(), &(head.len() as u32).to_le_bytes(), &head, &tables] {
-        file.write_all(part).map_err(fail)?;
-    }
+    file.write_all(MARK).and_then(|()| file.write_all(&packed)).map_err(fail)?;
     file.commit()
 }
 
@@ -294,15 +292,17 @@ fn load(path: &Path, config: &DeviceConfig, layers: &[LayerConfig]) -> Result<Op
             .in_file(path)
             .hint("restore a copy: with layers, the data of the image cannot be found without it; without layers, move it away to serve the image as a new device")
     };
-    let mut start = [0; 12];
-    file.read_exact(&mut start).map_err(|_| damaged())?;
-    let length = u32::from_le_bytes([start[8], start[9], start[10], start[11]]);
-    if &start[..8] != MARK || length > MOST_HEAD {
+    let mut mark = [0; 8];
+    file.read_exact(&mut mark).map_err(|_| damaged())?;
+    if &mark != MARK {
         return Err(damaged());
     }
-    let mut head = vec![0; length as usize];
-    file.read_exact(&mut head).map_err(|_| damaged())?;
-    let head: Head = serde_json::from_slice(&head).map_err(|_| damaged())?;
+    let content = zstd::decode_all(file).map_err(|_| damaged())?;
+    let parts = content
+        .split_first_chunk()
+        .and_then(|(length, rest)| rest.split_at_checked(u32::from_le_bytes(*length) as usize));
+    let (head, tables) = parts.ok_or_else(damaged)?;
+    let head: Head = serde_json::from_slice(head).map_err(|_| damaged())?;
     // Settings that can change in a device in use may also be changed between two runs.
     let made_with = DeviceConfig::from_toml(&head.device).map_err(|_| damaged())?;
     made_with.changes(config, Nanos::ZERO).map_err(|error| {
@@ -315,7 +315,6 @@ fn load(path: &Path, config: &DeviceConfig, layers: &[LayerConfig]) -> Result<Op
             .in_file(path)
             .hint("name the layers that it was made with, or another image"));
     }
-    let tables = zstd::decode_all(file).map_err(|_| damaged())?;
-    let device = Device::from_image(config, &tables).map_err(|error| error.in_file(path))?;
+    let device = Device::from_image(config, tables).map_err(|error| error.in_file(path))?;
     Ok(Some((head, device)))
 }

@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use emmclab_device::{Device, DeviceConfig};
-use emmclab_trace::{AtomicFile, Error, Result, interrupt};
+use emmclab_trace::{AtomicFile, Error, Result, compress_checked, interrupt};
 use xxhash_rust::xxh3::{Xxh3, xxh3_128};
 
 /// Compression level: images compress well and are read more often than written.
@@ -16,7 +16,7 @@ const LEVEL: i32 = 3;
 const PIECE: usize = 1 << 16;
 
 /// Version of the stored images. It is increased when the same recipe makes a different device, and when the layout of an image changes.
-const FORM: u32 = 5;
+const FORM: u32 = 6;
 /// File extension of images.
 const ENDING: &str = "emmcimg";
 /// Time between two checks whether another process has finished an image.
@@ -173,8 +173,7 @@ impl ImageStore {
 
     /// Stores an aged device.
     fn save(&self, path: &Path, device: &Device) -> Result<()> {
-        let bytes =
-            zstd::encode_all(device.to_image().as_slice(), LEVEL).map_err(|error| Error::io(path, error))?;
+        let bytes = compress_checked(&[&device.to_image()], LEVEL).map_err(|error| Error::io(path, error))?;
         let Some(limit) = self.limit else { return write(path, &bytes) };
         if self.make_room(limit, bytes.len() as u64) {
             // In a cache, a failed write is ignored.

@@ -258,6 +258,13 @@ fn an_image_of_another_device_layer_or_size_is_refused_with_the_reason() {
             "{damaged}"
         );
     }
+    for at in (0..whole.len()).step_by(whole.len() / 30) {
+        let mut flipped = whole.clone();
+        flipped[at] ^= 1 << (at % 8);
+        std::fs::write(&state, &flipped).unwrap();
+        let damaged = refused(&config(&[]), &with(vec![]));
+        assert!(damaged.contains("damaged"), "byte {at}: {damaged}");
+    }
     std::fs::write(&state, whole).unwrap();
     LiveDevice::new(&config(&[]), &with(vec![]), None).unwrap();
 }

@@ -136,11 +136,16 @@ fn a_damaged_image_of_a_limited_store_is_made_again() {
     let store = ImageStore::open(folder.path()).unwrap().limited(u64::MAX);
     let made = outcome(&aged(10.0), Some(&store));
     let [image] = files(folder.path()).try_into().unwrap();
-    std::fs::write(&image, b"half").unwrap();
-    // The last device would be taken from memory.
-    outcome(&aged(20.0), Some(&store));
-    assert_eq!(outcome(&aged(10.0), Some(&store)), made);
-    assert!(image.metadata().unwrap().len() > 4);
+    let whole = std::fs::read(&image).unwrap();
+    let mut flipped = whole.clone();
+    flipped[whole.len() / 2] ^= 1;
+    for damaged in [&b"half"[..], &flipped] {
+        std::fs::write(&image, damaged).unwrap();
+        // The last device would be taken from memory.
+        outcome(&aged(20.0), Some(&store));
+        assert_eq!(outcome(&aged(10.0), Some(&store)), made);
+        assert!(std::fs::read(&image).unwrap() == whole);
+    }
 }
 
 #[test]
