@@ -427,7 +427,7 @@ impl PyExplorer {
     }
 }
 
-/// Replays the journal of an ext4 in its image: writes the logged blocks to their places, and changes the superblock so that it requests
+/// Replays the journal of an ext4 in its image: writes the logged blocks to their places, and changes the superblocks so that they request
 /// no replay. Returns the problem if Linux would not mount the image.
 fn replay(image: &File) -> Result<Option<Problem>, Error> {
     let mut recovery = emmclab_ext4::Recovery::new();
@@ -439,11 +439,13 @@ fn replay(image: &File) -> Result<Option<Problem>, Error> {
     if let Some(refused) = &replayed.replay().refused {
         return Ok(Some(Problem::of_file_system(refused)));
     }
-    let (offset, superblock) = replayed.superblock_after()?;
+    let superblocks = replayed.superblocks_after()?;
     replayed.write_to(|at, bytes| image.write_all_at(bytes, at))?;
-    image
-        .write_all_at(&superblock, offset)
-        .map_err(|error| Error::new(Kind::Io, format!("the recovered superblock is not written: {error}")))?;
+    for (offset, superblock) in superblocks {
+        image.write_all_at(&superblock, offset).map_err(|error| {
+            Error::new(Kind::Io, format!("a recovered superblock is not written: {error}"))
+        })?;
+    }
     Ok(None)
 }
 

@@ -5,9 +5,11 @@ use std::io;
 use emmclab_base::{Error, Result};
 use rustc_hash::FxHashMap;
 
+use super::location::Location;
 use super::records::MAGIC;
 use crate::blocks::Blocks;
 use crate::fast::{Edits, lay_over};
+use crate::files::Filesystem;
 use crate::structure::Structure;
 use crate::superblock;
 
@@ -90,17 +92,27 @@ impl Replayed<'_> {
         Ok(())
     }
 
-    /// Returns the superblock of the file system for a disk to which the replay was written: its offset in bytes, and its bytes. It
-    /// no longer asks for a replay, so that Linux empties the log when it mounts.
+    /// Returns the superblocks for a disk to which the replay was written: the location of each in bytes, and its bytes. That of
+    /// the file system asks for no replay, and that of an internal journal states an empty log.
     ///
     /// # Errors
     ///
     /// Errors of reading the disk.
-    pub fn superblock_after(&self) -> Result<(u64, [u8; superblock::BYTES])> {
+    pub fn superblocks_after(&self) -> Result<Vec<(u64, Vec<u8>)>> {
         let mut bytes = [0; superblock::BYTES];
         Structure::Superblock.read(self, superblock::OFFSET, &mut bytes)?;
         superblock::clear_recover(&mut bytes);
-        Ok((superblock::OFFSET, bytes))
+        let mut out = vec![(superblock::OFFSET, bytes.to_vec())];
+        if let Some(location) = Location::inside(&Filesystem::open(self.disk)?)?
+            && let Some(at) = location.offset(location.superblock_block())
+            && location.superblock(self.disk)?.start != 0
+        {
+            let mut bytes = [0; super::superblock::BYTES];
+            Structure::JournalSuperblock.read(self.disk, at, &mut bytes)?;
+            super::superblock::empty_log(&mut bytes, self.replay.end.wrapping_add(1));
+            out.push((at, bytes.to_vec()));
+        }
+        Ok(out)
     }
 }
 

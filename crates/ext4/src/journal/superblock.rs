@@ -180,6 +180,16 @@ impl JournalSuperblock {
     }
 }
 
+/// Changes a journal superblock to that of an empty log whose next transaction is `sequence`.
+pub(super) fn empty_log(bytes: &mut [u8; BYTES], sequence: u32) {
+    bytes[0x18..0x1C].copy_from_slice(&sequence.to_be_bytes());
+    bytes[0x1C..0x20].fill(0);
+    if be32(bytes, 0x28) & (JournalFeatures::CSUM_V2 | JournalFeatures::CSUM_V3).bits() != 0 {
+        let checksum = superblock_checksum(bytes);
+        bytes[CHECKSUM_AT..CHECKSUM_AT + 4].copy_from_slice(&checksum.to_be_bytes());
+    }
+}
+
 fn superblock_checksum(bytes: &[u8]) -> u32 {
     let (before, after) = (bytes.get(..CHECKSUM_AT), bytes.get(CHECKSUM_AT + 4..BYTES));
     let state = crc32c(crc32c(!0, before.unwrap_or_default()), &[0; 4]);

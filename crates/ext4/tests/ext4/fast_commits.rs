@@ -111,9 +111,9 @@ fn written_out(image: &Path) {
             Ok(())
         })
         .unwrap();
-    let (at, superblock) = replayed.superblock_after().unwrap();
-    for (at, bytes) in blocks.iter().map(|(at, bytes)| (*at, &bytes[..])).chain([(at, &superblock[..])]) {
-        file.write_all_at(bytes, at).unwrap();
+    blocks.extend(replayed.superblocks_after().unwrap());
+    for (at, bytes) in blocks {
+        file.write_all_at(&bytes, at).unwrap();
     }
 }
 
