@@ -138,19 +138,21 @@ impl Judge {
     }
 }
 
-/// Returns the promise that a damaged structure violates. Superblock and commit block have names of their own: if a power cut tears
-/// a block, ext4 promises nothing about them.
+/// Structures that Linux needs to replay the journal, as they are named in an error, with the promise that a damaged one violates:
+/// if a power cut tears or garbles one of them, ext4 promises nothing.
+const BEFORE_REPLAY: [(&str, &str); 5] = [
+    ("`superblock`", "superblock"),
+    ("`journal superblock`", "journal superblock"),
+    ("`descriptor of block group ", "group descriptor"),
+    ("`inode 8`", "journal inode"),
+    ("commit block", "commit block"),
+];
+
+/// Returns the promise that a damaged structure violates.
 fn promise_of(error: &Error) -> &'static str {
     let text = error.to_string();
-    if text.contains("`superblock`") {
-        "superblock"
-    } else if text.contains("`journal superblock`") {
-        "journal superblock"
-    } else if text.contains("commit block") {
-        "commit block"
-    } else {
-        "mountable"
-    }
+    let known = BEFORE_REPLAY.iter().find(|(name, _)| text.contains(name));
+    known.map_or("mountable", |(_, promise)| promise)
 }
 
 fn one_line(error: &Error) -> String {
