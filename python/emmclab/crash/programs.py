@@ -19,6 +19,7 @@ import shutil
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 #: Operations with the names of their arguments; an argument in capitals is a number.
@@ -195,15 +196,17 @@ def _folder_or_file(path: str) -> int:
 
 
 def _map(file: int, act: Callable[[mmap.mmap], object]) -> None:
+    if os.fstat(file).st_size == 0:
+        # As mmap() of a length of 0, for which Python has an error of its own.
+        raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
     with mmap.mmap(file, 0) as memory:
         act(memory)
 
 
-def _mapped_write(file: int, offset: int, data: bytes) -> None:
-    with mmap.mmap(file, 0) as memory:
-        if offset + len(data) > len(memory):
-            raise OSError(errno.ENXIO, "beyond the end of the file")
-        memory[offset : offset + len(data)] = data
+def _mapped_write(memory: mmap.mmap, offset: int, data: bytes) -> None:
+    if offset + len(data) > len(memory):
+        raise OSError(errno.ENXIO, "beyond the end of the file")
+    memory[offset : offset + len(data)] = data
 
 
 def _direct_write(file: int, offset: int, data: bytes) -> None:
@@ -256,7 +259,8 @@ def perform(one: Operation, data: bytes) -> None:
         case "removexattr":
             os.removexattr(path, f"user.{given[1]}", follow_symlinks=False)
         case "mmapwrite":
-            _opened(path, os.O_RDWR, lambda file: _mapped_write(file, numbers[0], data))
+            write = partial(_mapped_write, offset=numbers[0], data=data)
+            _opened(path, os.O_RDWR, lambda file: _map(file, write))
         case "dwrite":
             _opened(path, os.O_RDWR | os.O_DIRECT, lambda file: _direct_write(file, numbers[0], data))
         case "fsync":
