@@ -115,7 +115,9 @@ def test_ordered_data_is_durable_before_its_commit_and_writeback_data_is_not(
     workload = Workload(command=("sh", "-c", script))
     assert record_run("emmc51-cache", workload, log, mount_options=options).status == 0
     run, _ = open_run(str(log))
-    assert {rule for _, rule, _, _ in run.journal_rules("mounted")} == breaks
+    found = {rule for _, rule, _, _ in run.journal_rules("mounted")}
+    # What is written back in the end may break more rules.
+    assert breaks <= found and bool(found) == bool(breaks)
 
 
 @pytest.mark.parametrize(
@@ -239,14 +241,15 @@ def test_a_command_judges_what_each_recovery_leaves(crash: Runs) -> None:
     few = ["--states", "boundary", "--cuts", "6", "--seed", "3"]
     first = crash(*DEVICE, "--workload", "files", "--operations", "12", *few, "--save-log", log)
     (crash.folder / "check.sh").write_text("""#!/bin/sh
-grep '^safe' "$EMMCLAB_ACKNOWLEDGED" | grep -v gone$ > /dev/null || exit 0
-test -n "$(ls | grep -v lost+found)" || { echo "no file is left"; exit 1; }
+set -- $(tail -n 1 "$EMMCLAB_ACKNOWLEDGED")
+[ "$1 $#" != "safe 4" ] || [ -e "$2" ] || { echo "$2 is lost"; exit 1; }
 """)
     for recovery in ("process", "e2fsck", "mount"):
         again = ["--log", log, *few, "--recovery", recovery]
         told = crash(*again, "--check", f"sh {crash.folder / 'check.sh'}")
         assert told["states"] == first["states"] and not told["findings"], (recovery, told["findings"])
-        lost = crash(*again, "--check", "echo lost it; false", status=4)
+        wrong = 'n=$(wc -l < "$EMMCLAB_ACKNOWLEDGED"); case $n in 0|24) ;; *) echo lost it; exit 1;; esac'
+        lost = crash(*again, "--check", wrong, status=4)
         assert {finding["promise"] for finding in lost["findings"]} == {"check"}, recovery
         assert lost["findings"][0]["detail"] == "lost it"
     nothing_left(crash.folder)
@@ -362,9 +365,62 @@ def test_without_a_check_no_verdict_on_what_was_acknowledged_is_given(crash: Run
     done = crash.run(*DEVICE, *few, "--", "sh", "-c", "echo 1 > f; echo 1")
     assert "nothing checked the data of the workload" in done.stdout, done.stderr
     assert "whether acknowledged data is still there: --check sqlite" in done.stdout
-    assert "no acknowledged data was lost" not in done.stdout
+    assert "no acknowledged data was lost" not in done.stdout and done.returncode == 0
     done = crash.run(*DEVICE, *few, "--check", "true", "--", "sh", "-c", "echo 1 > f; echo 1")
-    assert "no acknowledged data was lost" in done.stdout and "Only a check" not in done.stdout
+    first = done.stdout.splitlines()[0]
+    assert "not tested: the check passes on the disk from before" in first and done.returncode == 5
+
+
+def test_verdicts_of_a_command_are_reused_only_on_request_and_it_may_write_files(crash: Runs) -> None:
+    log, out = str(crash.folder / "run.log"), crash.folder / "out.txt"
+    script = "for i in 1 2 3; do echo $i > f$i; echo f$i; done; sync"
+    few = ("--cuts", "12", "--states", "device,boundary")
+    (crash.folder / "lib.sh").write_text("exit 0\n")
+    each = 'while read n; do [ -e "$n" ] || exit 1; done < "$EMMCLAB_ACKNOWLEDGED"'
+    check = f'. {crash.folder}/lib.sh; : "$PWD" > {out}; {each}'
+    first = crash(*DEVICE, *few, "--check", check, "--save-log", log, "--", "sh", "-c", script, status=5)
+    assert first["doubts"] and first["controls"]["before"]["held"] is False
+    # What the check loads is now a real check.
+    (crash.folder / "lib.sh").write_text("")
+    real = crash("--log", log, *few, "--check", check, status=4)
+    assert real["reused_states"] == 0 and out.exists()
+    assert real["controls"]["whole"]["held"] and real["controls"]["before"]["held"]
+    (crash.folder / "lib.sh").write_text("exit 0\n")
+    assert crash("--log", log, *few, "--resume", "--check", check, status=4)["reused_states"] > 0
+    assert crash("--log", log, *few, "--fresh", "--check", check, status=5)["reused_states"] == 0
+
+
+def test_an_included_check_refuses_the_output_of_another_program(crash: Runs) -> None:
+    few = ("--cuts", "5", "--states", "boundary")
+    for check, line in (
+        ("append-log", "safe log done"),
+        ("files", "makes a big file"),
+        ("programs", "begin 0 x"),
+    ):
+        done = crash.run(*DEVICE, *few, "--check", check, "--", "echo", line)
+        assert done.returncode == 2 and "understands none of the 1 lines" in done.stderr, done.stderr
+        assert line in done.stderr and "hint" in done.stderr
+    some = crash(
+        *DEVICE, *few, "--check", "append-log", "--", "sh", "-c", "echo safe log 0; echo bye", status=5
+    )
+    assert some["controls"]["understood"] == 1 and "`bye`" in some["doubts"][0]
+
+
+def test_what_e2fsck_recovers_wrongly_is_its_own_fault(crash: Runs) -> None:
+    fast = ("--mkfs-option=-O", "--mkfs-option=fast_commit", "--states", "device,boundary", "--cuts", "40")
+    words = ("--workload", "files", "--operations", "20", "--recovery", "e2fsck")
+    result = crash(*DEVICE, *words, *fast, status=0)
+    assert all("e2fsck" in one["documented"] for one in result["documented"])
+
+
+def test_a_structure_that_ext4_reads_before_the_replay_may_be_garbled(crash: Runs) -> None:
+    programs = crash.folder / "names.prog"
+    # No data is overwritten in place, which a garbled write in flight would damage.
+    steps = "mkdir A\ncreate A/f\nfsync A/f\nrename A/f A/g\nfsync A/g\nunlink A/g\nsync\n"
+    programs.write_text("".join(f"program n{number}\n{steps}" for number in range(8)))
+    garbled = ("--workload", str(programs), "--tear", "inside", "--cuts", "300")
+    result = crash(*DEVICE, *garbled, status=0)
+    assert {"group descriptor", "journal inode"} & {one["promise"] for one in result["documented"]}
 
 
 def test_a_file_system_without_a_journal_is_explored(crash: Runs) -> None:

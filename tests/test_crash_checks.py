@@ -7,6 +7,7 @@ from typing import Any
 
 from emmclab.crash.checks import CheckFiles, CheckLog, CheckSqlite
 from emmclab.crash.explore import Exploration
+from emmclab.crash.finding import CutTally, Finding
 from emmclab.crash.workloads import record, sqlite_setting
 
 
@@ -89,10 +90,20 @@ def test_a_database_that_is_damaged_or_lacks_a_row_is_told_from_a_documented_los
     assert lost("sqlite-delete", 1, b"no database at all" * 300).promise == "integrity"
 
 
+def test_failures_of_a_command_are_of_one_kind_if_their_texts_differ_only_in_numbers() -> None:
+    found = Exploration(finished=True)
+    damage = "inflate: data stream error"
+    texts = ("row 7 is lost", "row 12 is lost", f"fsck: 3fa9c: {damage}", f"fsck: 00aab: {damage}")
+    for index, text in enumerate(texts):
+        found.add(Finding("check", "application", index, 0, index, text, "random", 0, 0))
+    for index, text in enumerate(("f1: gone", "f2: gone")):
+        found.add(Finding("fsync", "filesystem", index, 0, index, text, "random", 0, 0))
+    kinds = [(one.detail, one.count) for one in found.findings()]
+    assert kinds == [("f1: gone", 2), (texts[0], 2), (texts[2], 2)]
+
+
 def test_what_shares_found_is_one_whatever_their_order() -> None:
     def found(index: int) -> Exploration:
-        from emmclab.crash.finding import CutTally, Finding
-
         verdicts = {index // 2: CutTally(at_ns=index // 2, states=2, broken=1)}
         part = Exploration(states=2, finished=True, verdicts=verdicts)
         part.add(Finding("flush", "device", index // 2, index, index, f"state {index}", "random", 0, 0))

@@ -23,6 +23,16 @@ pytestmark = pytest.mark.slow
 
 #: A run of ext4 without barriers: the commit of a transaction does not wait for its blocks.
 SUMMARY: dict[str, Any] = {
+    "verdict": "broken",
+    "doubts": [],
+    "controls": {
+        "text": "controls: the check understands 100 of 100 lines, passes on the whole disk",
+        "lines": 100,
+        "understood": 100,
+        "foreign": "",
+        "whole": {"held": True, "detail": ""},
+        "before": {"held": True, "detail": "f0: gone"},
+    },
     "cuts": 300,
     "states": 11_555,
     "findings": [
@@ -308,7 +318,6 @@ def test_what_was_not_covered_is_said_with_the_option_that_covers_it(pages: dict
     ("change", "said"),
     [
         ({"lies": "flush"}, "breaks a promise on purpose (cache.lies = flush)"),
-        ({"truncated": True}, "the log ends early"),
         ({"writer": "dm-log-writes"}, "entries before the cut"),
     ],
 )
@@ -316,6 +325,17 @@ def test_what_limits_the_answer_stands_beside_it(change: dict[str, Any], said: s
     summary = SUMMARY | {"log": SUMMARY["log"] | change}
     assert said in render(summary, _scene(10, 2))
     assert said not in render(SUMMARY, _scene(10, 2))
+
+
+def test_a_check_that_proves_nothing_is_the_answer_and_beside_a_finding_a_caution() -> None:
+    doubt = "the check passes on the disk from before the workload"
+    clean, quiet = _clean()
+    text = render(clean | {"doubts": [doubt]}, quiet)
+    assert f"Not tested: {doubt}" in text and "No acknowledged data was lost" not in text
+    text = render(SUMMARY | {"doubts": [doubt]}, _scene(10, 2))
+    assert doubt in text and "Not tested" not in text
+    assert "Controls: the check understands 100 of 100 lines" in text
+    assert "Controls:" not in render(SUMMARY | {"controls": None}, _scene(10, 2))
 
 
 def test_a_share_of_the_states_says_so_and_a_log_from_elsewhere_has_a_page() -> None:

@@ -7,6 +7,7 @@ import json
 import os
 import random
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -97,6 +98,33 @@ def test_what_was_not_synced_may_be_old_or_new_but_nothing_else() -> None:
     assert lost is not None, "one file has both names"
     whole = new.inodes[2].versions[-1].data
     assert judged(lines, new, {"A/bar": whole[:1000] + b"?" + whole[1001:]}) == "garbage"
+
+
+def test_a_difference_is_that_from_the_nearest_allowed_state() -> None:
+    lines = [*MADE, "create A/new", "write A/new 0 100"]
+    new = after(lines)
+    strange = nodes_of(new)
+    strange["A/new"] = replace(strange["A/new"], attributes={"user.old": b"1"})
+    lost = CheckPrograms()(Made(strange), said(lines))
+    # The oldest state that a cut may leave has no such file.
+    assert lost is not None and "A/new: has the attributes ['user.old'], not []" in lost.detail
+    value = nodes_of(after([*MADE, "setxattr A/foo one 20", "sync"]))
+    value["A/foo"] = replace(value["A/foo"], attributes={"user.one": b"other"})
+    lost = CheckPrograms()(Made(value), said([*MADE, "setxattr A/foo one 20", "sync"]))
+    assert lost is not None and "another value of the attribute user.one" in lost.detail
+
+
+@pytest.mark.parametrize("line", ["msync f", "mmapwrite f 0 100"])
+def test_a_map_of_an_empty_file_fails_as_in_c(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    perform(operation("create f"), b"")
+    with pytest.raises(OSError) as refused:
+        perform(operation(line), b"x" * 100)
+    assert refused.value.errno == errno.EINVAL
+    perform(operation("write f 0 5000"), b"y" * 5000)
+    perform(operation(line), b"x" * 100)
 
 
 def test_an_operation_that_is_under_way_may_be_done_or_not() -> None:

@@ -25,7 +25,8 @@ def recorded(folder: Path, *words: str) -> Path:
         "crash", "--device", "emmc51-cache", *words, "--recovery", "mount", "--check", "true", "--cuts", 1,
         "--save-log", log, "--results", folder,
     )  # fmt: skip
-    assert done.returncode in (0, 4), done.stderr
+    # The check proves nothing (5), or a mount fails (4): only the log is needed.
+    assert done.returncode in (4, 5), done.stderr
     return log
 
 

@@ -81,7 +81,7 @@ def test_each_message_of_the_recorder_is_in_the_guide() -> None:
 
 def _crash_options() -> set[str]:
     command: Any = application()
-    return {name for one in command.commands["crash"].params for name in one.opts}
+    return {name for one in command.commands["crash"].params for name in (*one.opts, *one.secondary_opts)}
 
 
 @pytest.mark.parametrize("page", [CUTS_GUIDE, ROOT / "docs/concepts/power-cuts.md"])

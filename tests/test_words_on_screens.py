@@ -65,6 +65,7 @@ def test_the_verdict_of_power_cuts_names_the_layers_above_the_device() -> None:
         "cuts": 2,
         "findings": [],
         "documented": [],
+        "doubts": [],
         "log": facts | {"acknowledgements": 1},
         "options": {"check": "sqlite"},
     }

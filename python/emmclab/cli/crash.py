@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from emmclab.crash.repeated import Tried
     from emmclab.crash.session import Kept
 
-#: Exit status if a promise was broken.
-FOUND = 4
+#: Exit statuses if a promise was broken, and if the check or the workload proves nothing.
+FOUND, UNTESTED = 4, 5
 _RUN, _STATES, _LOGS = "The run", "Cuts and states", "Logs"
 
 
@@ -214,10 +214,16 @@ def crash(
         Path | None,
         option("Image of the device from before the log of dm-log-writes.", _LOGS, metavar="IMAGE"),
     ] = None,
-    fresh: Annotated[
-        bool,
-        option("Judge every state again, even if an earlier run has judged it.", _LOGS, "--fresh"),
-    ] = False,
+    reuse: Annotated[
+        bool | None,
+        option(
+            "Whether to take verdicts of an earlier or interrupted run with the same log, options, tools "
+            "and kernel.",
+            _LOGS,
+            "--resume/--fresh",
+            show_default="--resume; --fresh if the check is a command, whose files may have changed",
+        ),
+    ] = None,
     again: Annotated[
         str | None,
         option(
@@ -253,7 +259,8 @@ def crash(
     """Cut the power of a device under real software, and name the level that loses acknowledged data.
 
     Runs a workload on a file system on a simulated device, then tries the states that a cut may leave.
-    One recording has one timing; --repeat makes several. Exit status 4: a promise was broken.
+    One recording has one timing; --repeat makes several. Exit status 4: a promise was broken; 5: nothing was
+    tested, because the check did not fail without any data, or the workload failed or acknowledged nothing.
     """
     from emmclab.crash.repeated import Tried
     from emmclab.crash.session import Session
@@ -289,7 +296,7 @@ def crash(
         shard=shard,
         log=log,
         base=base,
-        fresh=fresh,
+        reuse=reuse,
         results=results,
     )
     if against is not None:
@@ -304,7 +311,10 @@ def crash(
 
 
 def _end(tried: Sequence[Tried], options: Options, as_json: bool, html: Path | None, results: Path) -> None:
-    """Print the results, and exit with a status that depends on the findings."""
+    """Print the results, and exit with a status that depends on the verdict."""
+    from emmclab.cli.show_crash import show_crash
+    from emmclab.crash.repeated import as_json_of
+
     if html is not None:
         from emmclab.crash.summary import summary
         from emmclab.pages.crash import write_crash_report
@@ -315,8 +325,19 @@ def _end(tried: Sequence[Tried], options: Options, as_json: bool, html: Path | N
         said["recordings"] = len(tried)
         write_crash_report(said, one.kept, one.found, html, results=named_folder(results))
         say(f"report: {html}")
-    _show(tried, options, as_json)
-    raise typer.Exit(FOUND if any(one.found.findings() for one in tried) else 0)
+    if as_json:
+        print_json(as_json_of(tried, options))
+    else:
+        show_crash(stdout(), tried, options, named_folder(results))
+    raise typer.Exit(_status(tried, options))
+
+
+def _status(tried: Sequence[Tried], options: Options) -> int:
+    """Return the exit status for recordings."""
+    from emmclab.crash.repeated import worst
+    from emmclab.crash.summary import BROKEN, NOT_TESTED
+
+    return {BROKEN: FOUND, NOT_TESTED: UNTESTED}.get(worst(tried, options)[0].word, 0)
 
 
 def _compare(one: Asked, other: Asked, as_json: bool) -> NoReturn:
@@ -329,16 +350,17 @@ def _compare(one: Asked, other: Asked, as_json: bool) -> NoReturn:
     for asked in (one, other):
         options, recordings = recorded(asked)
         runs.append((options, explored(asked, options, recordings)))
-    found = [[tried.found for tried in both] for _, both in runs]
+    found = [[one.found for one in both] for _, both in runs]
     differs = difference(found[0], found[1])
     if as_json:
         both_runs = [as_json_of(both, options) for options, both in runs]
         print_json({"runs": both_runs, "against": differs.as_json()})
     else:
         for options, both in runs:
-            show_crash(stdout(), both, options)
+            show_crash(stdout(), both, options, named_folder(one.results))
         show_against(stdout(), differs)
-    raise typer.Exit(FOUND if any(single.findings() for run in found for single in run) else 0)
+    statuses = {_status(both, options) for options, both in runs}
+    raise typer.Exit(next((status for status in (FOUND, UNTESTED) if status in statuses), 0))
 
 
 def _copy(kept: Kept, path: Path) -> None:
@@ -355,22 +377,14 @@ def _copy_dm(kept: Kept, path: Path) -> None:
     say(f"log of dm-log-writes: {path}")
 
 
-def _show(tried: Sequence[Tried], options: Options, as_json: bool) -> None:
-    from emmclab.cli.show_crash import show_crash
-    from emmclab.crash.repeated import as_json_of
-
-    if as_json:
-        print_json(as_json_of(tried, options))
-    else:
-        show_crash(stdout(), tried, options)
-
-
 def _shown_again(kept: Kept, options: Options, save_image: Path | None) -> Exploration:
     """Repeat exactly one state, that of --again."""
     from emmclab.crash.explore import explore, open_run
 
     run, _ = open_run(str(kept.log), base=kept.base)
+    controls = kept.controls(options)
     found = explore(run, options)
+    found.controls = controls
     if save_image is not None:
         explorer = _core.Explorer(run, options.core())
         if explorer.next_state() is not None:

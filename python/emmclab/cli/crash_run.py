@@ -63,7 +63,7 @@ class Asked:
     shard: str
     log: Path | None
     base: Path | None
-    fresh: bool
+    reuse: bool | None
     results: Path
 
     def changed(self, context: typer.Context, words: str) -> Asked:
@@ -198,7 +198,7 @@ def explored(asked: Asked, options: Options, recordings: Sequence[Kept]) -> list
     tried = []
     for kept in recordings:
         found = _explored(
-            kept, options, asked.jobs or (os.cpu_count() or 1), asked.results, fresh=asked.fresh
+            kept, options, asked.jobs or (os.cpu_count() or 1), asked.results, reuse=asked.reuse
         )
         small = minimized(kept, options, found)
         tried.append(Tried(kept, found, _with_programs(asked, options, kept, found, small)))
@@ -230,7 +230,9 @@ def _with_programs(
                 folder,
                 guest,
             )
-            if least is not None:
+            if least is None:
+                say("the program alone does not show it: it needs the programs before it")
+            else:
                 small[number] = replace(small[number], program=tuple(map(str, least.operations)))
     return small
 
@@ -310,7 +312,9 @@ def _share(shard: str) -> tuple[int, int]:
     return int(number) - 1, int(of)
 
 
-def _explored(kept: Kept, options: Options, jobs: int, results: Path, *, fresh: bool) -> Exploration:
+def _explored(kept: Kept, options: Options, jobs: int, results: Path, *, reuse: bool | None) -> Exploration:
+    from emmclab.crash.grounds import command_of
+
     lines = kept.facts["acknowledgements"]
     say(
         f"{kept.facts['commands']:,} commands, {kept.facts['moments']:,} events, {lines:,} lines "
@@ -330,11 +334,12 @@ def _explored(kept: Kept, options: Options, jobs: int, results: Path, *, fresh: 
 
     try:
         with Counter("crash", "cuts") as meter:
-            return kept.explore(options, jobs, told, fresh=fresh)
+            return kept.explore(options, jobs, told, reuse=reuse)
     except KeyboardInterrupt:
         # Running the workload again would make another log, without results; so the command names this one.
         named = {"log": kept.log, "base": kept.base, "check": options.check, "results": named_folder(results)}
         words = " ".join(f"--{name} {shlex.quote(str(value))}" for name, value in named.items() if value)
+        words += "" if command_of(options.check) is None else " --resume"
         left_behind.append(f"the results so far are stored: continue with {words} and the other options")
         raise
 
@@ -349,9 +354,14 @@ def minimized(kept: Kept, options: Options, found: Exploration) -> dict[int, Min
         return {}
     say(f"minimising {len(findings)} findings")
     run, _ = open_run(str(kept.log), base=kept.base)
+    # Findings of one promise differ only by what a check says, and have mostly one cause.
+    promises: set[tuple[str, str]] = set()
     small = {}
     with Working("minimising findings"), _guest(kept, options) as guest:
         for number, finding in enumerate(findings):
+            if (finding.level, finding.promise) in promises:
+                continue
+            promises.add((finding.level, finding.promise))
             try:
                 least = minimize(run, options, finding, guest)
             except EmmclabError as error:

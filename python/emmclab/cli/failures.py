@@ -30,6 +30,7 @@ EXIT_CODES = {
     BAD_INPUT: "bad input or option",
     EARLY_END: "a simulated device stopped before the end of its trace",
     4: "a power cut broke a promise",
+    5: "no power cut was tested: the check or the workload proves nothing",
     INTERRUPTED: "Ctrl-C",
     CLOSED_PIPE: "closed pipe",
 }

@@ -2,25 +2,53 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
+from pathlib import Path
 
 from rich.console import Console
 
 from emmclab.crash.against import ALPHA, Difference
 from emmclab.crash.explore import Exploration, Options
-from emmclab.crash.finding import COMMANDS, Finding
+from emmclab.crash.finding import COMMANDS
+from emmclab.crash.grounds import command_of
 from emmclab.crash.minimal import Minimal
-from emmclab.crash.repeated import Kind, Tried, findings_of, kinds, pauses_of
+from emmclab.crash.repeated import Kind, Tried, kinds, pauses_of, worst
 from emmclab.crash.session import Kept
-from emmclab.crash.summary import after_syncs, verdict
+from emmclab.crash.summary import BROKEN, KEPT, Verdict, after_syncs, verdict
+
+#: Colours of verdicts; the others are yellow.
+_STYLES = {BROKEN: "red", KEPT: "green"}
 
 
-def show_crash(console: Console, tried: Sequence[Tried], options: Options) -> None:
-    """Print the verdict, the coverage, and the findings from the lowest level up."""
+#: Maximum number of kinds of findings that are listed.
+_MOST_LISTED = 20
+
+
+def show_crash(
+    console: Console, tried: Sequence[Tried], options: Options, results: Path | None = None
+) -> None:
+    """Print verdict and controls, the coverage, and the findings from the lowest level up.
+
+    `results` is the folder of the results, for the shown commands; `None` for the default one.
+    """
+    broken = kinds(tried)
     if len(tried) == 1:
         _show_one(console, tried[0], options)
     else:
         _show_several(console, tried, options)
+    for kind in broken[:_MOST_LISTED]:
+        _show_finding(console, kind, options, results, of=len(tried))
+    if (more := len(broken) - _MOST_LISTED) > 0:
+        _put(console, f"{more:,} more kinds of findings are in the output of --json")
+    for kind in kinds(tried, documented=True):
+        _put(
+            console,
+            f"documented, no defect: {kind.first.detail} ({kind.count:,} states): {kind.first.documented}",
+            "yellow",
+        )
+    if not broken and len(tried) == 1:
+        _show_limits(console, tried[0].kept, options)
 
 
 def show_against(console: Console, differs: Difference) -> None:
@@ -45,8 +73,9 @@ def _put(console: Console, line: str, style: str | None = None) -> None:
 
 def _show_one(console: Console, tried: Tried, options: Options) -> None:
     kept, found = tried.kept, tried.found
-    covered, findings = found.covered, found.findings()
-    _put(console, f"{_device(kept)}: {verdict(found, options.check)}", "red" if findings else "green")
+    covered, outcome = found.covered, verdict(kept, options, found)
+    _put(console, f"{_device(kept)}: {outcome.text}", _STYLES.get(outcome.word, "yellow"))
+    _show_controls(console, found, outcome)
     rate = found.states / found.took_s if found.took_s else 0.0
     _put(
         console,
@@ -56,27 +85,29 @@ def _show_one(console: Console, tried: Tried, options: Options) -> None:
         f"may leave up to 10^{covered['legal_log10']:.1f} states at these cuts.",
     )
     _show_after_syncs(console, tried, options)
-    _show_reused(console, tried)
-    for number, one in enumerate(findings):
-        _show_finding(console, Kind(one, kept, tried.minimal.get(number), 1, one.count), options)
-    for one in found.findings(documented=True):
-        _show_documented(console, one, one.count)
-    _show_unchecked(console, found, options)
-    if not findings and kept.made.get("workload"):
-        _put(
-            console,
-            "This is one recording, with one timing: --repeat 5 makes five, with other think times of the "
-            "workload.",
-        )
+    _show_reused(console, tried, options)
 
 
-def _show_unchecked(console: Console, found: Exploration, options: Options) -> None:
-    if not found.findings() and options.check is None:
+def _show_controls(console: Console, found: Exploration, outcome: Verdict) -> None:
+    if found.controls is not None:
+        _put(console, found.controls.said())
+    for doubt in outcome.doubts if found.findings() else ():
+        _put(console, f"caution: {doubt}", "yellow")
+
+
+def _show_limits(console: Console, kept: Kept, options: Options) -> None:
+    if options.check is None:
         _put(
             console,
             "Only a check can tell whether acknowledged data is still there: --check sqlite, files, "
             "append-log, or a command.",
             "yellow",
+        )
+    if kept.made.get("workload"):
+        _put(
+            console,
+            "This is one recording, with one timing: --repeat 5 makes five, with other think times of the "
+            "workload.",
         )
 
 
@@ -87,9 +118,11 @@ def _pruned(found: Exploration) -> str:
 def _show_several(console: Console, tried: Sequence[Tried], options: Options) -> None:
     broken = kinds(tried)
     levels = ", ".join(dict.fromkeys(kind.first.level for kind in broken))
-    said = f"promises were broken by: {levels}, in {findings_of(tried)} of {len(tried)} recordings"
-    answer = said if broken else f"{verdict(tried[0].found, options.check)} in {len(tried)} recordings"
-    _put(console, f"{_device(tried[0].kept)}: {answer}", "red" if broken else "green")
+    outcome, count = worst(tried, options)
+    text = f"promises were broken by: {levels}," if broken else outcome.text
+    of = f" of {len(tried)}" if count < len(tried) or broken else ""
+    said = f"{_device(tried[0].kept)}: {text} in {count}{of} recordings"
+    _put(console, said, _STYLES.get(outcome.word, "yellow"))
     for one in tried:
         covered = one.found.covered
         _put(
@@ -100,11 +133,8 @@ def _show_several(console: Console, tried: Sequence[Tried], options: Options) ->
             f"{len(one.found.findings()):,} findings",
         )
         _show_after_syncs(console, one, options)
-        _show_reused(console, one)
-    for kind in broken:
-        _show_finding(console, kind, options, of=len(tried))
-    for kind in kinds(tried, documented=True):
-        _show_documented(console, kind.first, kind.count)
+        _show_controls(console, one.found, verdict(one.kept, options, one.found))
+        _show_reused(console, one, options)
 
 
 def _device(kept: Kept) -> str:
@@ -120,16 +150,20 @@ def _show_after_syncs(console: Console, tried: Tried, options: Options) -> None:
         _put(console, f"{cut}.")
 
 
-def _show_reused(console: Console, tried: Tried) -> None:
+def _show_reused(console: Console, tried: Tried, options: Options) -> None:
     if tried.found.reused:
-        _put(
-            console,
+        said = (
             f"{tried.found.reused:,} of these states were judged by an earlier run with the same log, base, "
-            f"check, tools and kernel, and are taken from {tried.kept.folder}; --fresh judges all anew",
+            f"check, tools and kernel, and are taken from {tried.kept.folder}; --fresh judges all anew"
         )
+        is_command = command_of(options.check) is not None
+        warning = ". Whether the files of the check have changed since is not known" if is_command else ""
+        _put(console, f"{said}{warning}", "yellow" if is_command else None)
 
 
-def _show_finding(console: Console, kind: Kind, options: Options, *, of: int = 1) -> None:
+def _show_finding(
+    console: Console, kind: Kind, options: Options, results: Path | None, *, of: int = 1
+) -> None:
     one = kind.first
     where = f" of {kind.recordings} of {of} recordings" if of > 1 else ""
     _put(console, f"{one.level}: {one.promise}: {one.detail}", "bold")
@@ -137,15 +171,12 @@ def _show_finding(console: Console, kind: Kind, options: Options, *, of: int = 1
         _put(console, f"  {kind.count:,} commands{where}; the first is at cut {one.cut}")
         return
     again = kind.kept.name_of(options, one.cut, one.state)
-    _put(console, f"  {kind.count:,} states{where}; the first: emmclab crash --again {again}")
+    place = "" if results is None else f" --results {shlex.quote(str(results))}"
+    _put(console, f"  {kind.count:,} states{where}; the first: emmclab crash --again {again}{place}")
     if kind.minimal is not None:
         _put(console, f"  {_smallest(kind.minimal)}")
         if kind.minimal.program:
             _put(console, f"  fewest operations that show it: {'; '.join(kind.minimal.program)}")
-
-
-def _show_documented(console: Console, one: Finding, count: int) -> None:
-    _put(console, f"documented, no defect: {one.detail} ({count:,} states): {one.documented}", "yellow")
 
 
 def _smallest(small: Minimal) -> str:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import re
 import sqlite3
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import Protocol
 
@@ -18,6 +19,12 @@ from emmclab.crash.scratch import in_memory, scratch
 
 class Check(Protocol):
     """Compares files with the acknowledgements of the workload."""
+
+    #: The lines that it understands, for messages.
+    form: str
+
+    def reader(self) -> Callable[[str], bool]:
+        """Return a function that tells of each line, in order, whether the check understands it."""
 
     def wanted(self, lines: Sequence[str]) -> list[str]:
         """Return the names of the files that the check needs."""
@@ -35,15 +42,31 @@ _PRAGMA = "sqlite.org/pragma.html#pragma_synchronous"
 _PSOW, _ATOMIC = "sqlite.org/psow.html", "sqlite.org/atomiccommit.html, 7.6"
 #: Suffixes of the files of a database.
 _SUFFIXES = ("", "-journal", "-wal")
+#: Lines on a file: its name stays below the folder of the disk, its contents are a size and a SHA-256.
+_OF_FILE = re.compile(
+    r"(?:safe|makes|grows|turns) (?!/)(?!(?:\S*/)?\.\.?(?:/|\s))\S+ (?:gone|[0-9]{1,18} [0-9a-f]{64})"
+)
+
+
+def _numbered(name: str) -> Callable[[str], bool]:
+    """Return whether a line is `safe NAME N`."""
+    line = re.compile(rf"safe {re.escape(name)} [0-9]{{1,18}}")
+    return lambda text: line.fullmatch(text) is not None
 
 
 def _last_safe(lines: Sequence[str], name: str) -> int:
-    numbers = [int(line.split()[2]) for line in lines if line.startswith(f"safe {name} ")]
-    return max(numbers, default=-1)
+    """Return the last number that was acknowledged for a log or a database; -1 without one."""
+    return max((int(line.removeprefix(f"safe {name} ")) for line in lines), default=-1)
 
 
 class CheckFiles:
     """Checks that each file has its last acknowledged contents, or contents that were started since."""
+
+    form = "`makes|grows|turns|safe NAME SIZE SHA256`, or `gone` for the last two words"
+
+    def reader(self) -> Callable[[str], bool]:
+        """Return a function that recognises lines on files."""
+        return lambda line: _OF_FILE.fullmatch(line) is not None
 
     def wanted(self, lines: Sequence[str]) -> list[str]:
         """Return the name of every file in the lines."""
@@ -71,10 +94,7 @@ def _states(lines: Sequence[str]) -> tuple[dict[str, str], dict[str, tuple[str, 
     safe: dict[str, str] = {}
     begun: dict[str, tuple[str, str]] = {}
     for line in lines:
-        words = line.split(maxsplit=2)
-        if len(words) != 3:
-            continue
-        verb, name, what = words
+        verb, name, what = line.split(maxsplit=2)
         if verb == "safe":
             safe[name] = what
             begun.pop(name, None)
@@ -106,6 +126,12 @@ def _short(what: str) -> str:
 class CheckLog:
     """Checks that every acknowledged record of the log is present, in order."""
 
+    form = f"`safe {workloads.LOG} N`"
+
+    def reader(self) -> Callable[[str], bool]:
+        """Return a function that recognises lines on records."""
+        return _numbered(workloads.LOG)
+
     def wanted(self, _lines: Sequence[str]) -> list[str]:
         """Return the name of the log."""
         return [f"/{workloads.LOG}"]
@@ -133,6 +159,8 @@ def _record(number: int) -> bytes:
 class CheckSqlite:
     """Checks that a database opens, is intact, and has every row of a committed transaction."""
 
+    form = f"`safe {workloads.DATABASE} N`, N the number of rows of the table t"
+
     def __init__(self, mode: str | None, level: str | None, *, garbles: bool = False) -> None:
         """Set the journal mode and the level of `synchronous`; without them, no loss counts as documented.
 
@@ -143,6 +171,10 @@ class CheckSqlite:
         end = ExitStack()
         self._folder = end.enter_context(scratch(in_memory()))
         weakref.finalize(self, end.close)
+
+    def reader(self) -> Callable[[str], bool]:
+        """Return a function that recognises lines on rows."""
+        return _numbered(workloads.DATABASE)
 
     def wanted(self, _lines: Sequence[str]) -> list[str]:
         """Return the names of the database and its other files."""

@@ -7,7 +7,8 @@ beyond the end of the last durable version, so that data of other files is detec
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from emmclab.crash.found import Files, Lost
@@ -71,10 +72,16 @@ class History:
 class CheckPrograms:
     """Checks that the folder of the running program is in a state that its operations and syncs allow."""
 
+    form = "the lines of the runner of programs: `mount TYPE OPTIONS`, `begin N NAME`, `does OPERATION`, ..."
+
     def __init__(self) -> None:
         """Start before the first program."""
         self._told = _Told()
         self._running: tuple[int, History | None] = (-1, None)
+
+    def reader(self) -> Callable[[str], bool]:
+        """Return a function that recognises the lines of the runner, each only where it may follow."""
+        return _Grammar()
 
     def wanted(self, _lines: Sequence[str]) -> list[str]:
         """Return an empty list: the check needs a folder, not single files."""
@@ -99,6 +106,51 @@ class CheckPrograms:
         if self._running[0] != len(lines):
             self._running = len(lines), self._told.running(lines)
         return self._running[1]
+
+
+class _Grammar:
+    """Recognises the output of the runner: `mount`, and programs of operations, each with its result."""
+
+    def __init__(self) -> None:
+        #: What the last understood line was: the end of `mount` or of a program, its middle, an operation.
+        self._after = ""
+
+    def __call__(self, line: str) -> bool:
+        verb, _, rest = line.partition(" ")
+        if (self._after, verb) in _FOLLOWS and _FORMS[verb](rest):
+            self._after = _FOLLOWS[self._after, verb]
+            return True
+        return False
+
+
+#: The state of the runner after a line, by that before it and the first word of the line.
+_FOLLOWS = {
+    ("", "mount"): "between",
+    ("between", "begin"): "inside",
+    ("inside", "does"): "doing",
+    ("doing", "did"): "inside",
+    ("doing", "failed"): "inside",
+    ("inside", "end"): "between",
+}
+
+
+def _is_operation(text: str) -> bool:
+    try:
+        operation(text)
+    except ValueError:
+        return False
+    return True
+
+
+#: Whether the rest of a line is as the runner prints it, by the first word.
+_FORMS: dict[str, Callable[[str], bool]] = {
+    "mount": lambda rest: len(rest.split()) == 2,
+    "begin": lambda rest: re.fullmatch(r"[0-9]{1,9} \S+", rest) is not None,
+    "does": _is_operation,
+    "did": lambda rest: not rest,
+    "failed": lambda rest: len(rest.split()) == 1,
+    "end": lambda rest: re.fullmatch(r"[0-9]{1,9}", rest) is not None,
+}
 
 
 def _promises(line: str) -> Promises:
@@ -175,31 +227,48 @@ def _do(history: History, index: int, one: Operation, promises: Promises, *, is_
 
 
 def _judged(history: History, nodes: Mapping[str, Node], promises: Promises) -> Lost | None:
-    if promises.names == "in_order":
-        reasons = [_differs(history, nodes, at) for at in _from(history)]
-        if all(reason is not None for reason in reasons):
-            # The last state that a cut may leave is the best description of what is missing.
-            return _lost(history, "fsync", str(reasons[0]))
-        allowed = [at for at, reason in zip(_from(history), reasons, strict=True) if reason is None]
-    else:
+    if promises.names != "in_order":
         return _judged_by_name(history, nodes, promises)
-    problems = [_contents(history, nodes, history.states[at], promises) for at in allowed]
-    if all(problem is not None for problem in problems):
-        return problems[-1]
-    return None
+    allowed = [at for at in _from(history) if next(_differences(history, nodes, at), None) is None]
+    if not allowed:
+        every = [[*_differences(history, nodes, at)] for at in _from(history)]
+        return _lost(history, "fsync", min(reversed(every), key=_distance)[0].text)
+    problems = [[*_contents(history, nodes, history.states[at], promises)] for at in allowed]
+    if not all(problems):
+        return None
+    nearest = min(reversed(problems), key=lambda found: (sum(map(_is_defect, found)), len(found)))
+    return next(filter(_is_defect, nearest), nearest[0])
+
+
+def _is_defect(lost: Lost) -> bool:
+    return lost.documented is None
+
+
+@dataclass(frozen=True)
+class _Difference:
+    """How a path differs from what a state has; `is_name`: it is missing, or should not be there."""
+
+    text: str
+    is_name: bool = False
+
+
+def _distance(differences: Sequence[_Difference]) -> tuple[int, int]:
+    """Return how far from a state something is: first by paths that are missing or too many."""
+    return sum(one.is_name for one in differences), len(differences)
 
 
 def _judged_by_name(history: History, nodes: Mapping[str, Node], promises: Promises) -> Lost | None:
     """Judge a state if each name may be old or new independently."""
     for path in sorted({*nodes, *(path for state in history.states for path in state)}):
-        if (reason := _differs_alone(history, nodes, path)) is not None:
-            return _lost(history, "fsync", reason)
+        if (difference := _differs_alone(history, nodes, path)) is not None:
+            return _lost(history, "fsync", difference.text)
     if promises.rename_is_whole and (reason := _torn_rename(history, nodes)) is not None:
         return _lost(history, "rename", reason)
     for path in sorted(nodes):
         may_be = [named for at in _from(history, path) if (named := history.states[at].get(path)) is not None]
         problems = [
-            _contents(history, nodes, {path: named}, promises) for named in may_be or _entries(history, path)
+            next(_contents(history, nodes, {path: named}, promises), None)
+            for named in may_be or _entries(history, path)
         ]
         if problems and all(problem is not None for problem in problems):
             return problems[-1]
@@ -231,29 +300,32 @@ def _states_of(history: History, path: str) -> list[Named | None]:
     return [history.states[at].get(path) for at in _from(history, path)]
 
 
-def _differs(history: History, nodes: Mapping[str, Node], at: int) -> str | None:
-    """Return how the found names differ from those of a state; `None` if they do not."""
+def _differences(history: History, nodes: Mapping[str, Node], at: int) -> Iterator[_Difference]:
+    """Yield how the found names differ from those of a state."""
     state = history.states[at]
     for path in sorted({*nodes, *state}):
-        if (reason := _unlike(path, nodes.get(path), state.get(path))) is not None:
-            return reason
+        if (difference := _unlike(path, nodes.get(path), state.get(path))) is not None:
+            yield difference
     # Two names of one file must have one inode, and those of two files different ones.
     found: dict[int, int] = {}
-    for path, named in state.items():
-        if found.setdefault(named.inode, nodes[path].inode) != nodes[path].inode:
-            return f"{path}: no longer the same file as its other name"
-    return None if len({*found.values()}) == len(found) else "two files have one inode"
+    for path in (path for path in state if path in nodes):
+        inode = nodes[path].inode
+        if found.setdefault(state[path].inode, inode) != inode:
+            yield _Difference(f"{path}: no longer the same file as its other name")
+    if len({*found.values()}) != len(found):
+        yield _Difference("two files have one inode")
 
 
-def _differs_alone(history: History, nodes: Mapping[str, Node], path: str) -> str | None:
-    """Return how a path differs from all that it led to since it was durable; `None` if it does not."""
-    reasons = [
+def _differs_alone(history: History, nodes: Mapping[str, Node], path: str) -> _Difference | None:
+    """Return how a path differs from the nearest that it led to since it was durable; `None` if from none."""
+    every = [
         _unlike(path, nodes.get(path), history.states[at].get(path), links=False)
         for at in _from(history, path)
     ]
-    if any(reason is None for reason in reasons) or _is_entry(history, nodes, path):
+    differences = [one for one in every if one is not None]
+    if len(differences) < len(every) or _is_entry(history, nodes, path):
         return None
-    return reasons[-1]
+    return min(reversed(differences), key=lambda one: _distance([one]))
 
 
 def _torn_rename(history: History, nodes: Mapping[str, Node]) -> str | None:
@@ -301,27 +373,38 @@ def _entries(history: History, path: str) -> list[Named]:
     return found
 
 
-def _unlike(path: str, node: Node | None, named: Named | None, *, links: bool = True) -> str | None:
+def _unlike(path: str, node: Node | None, named: Named | None, *, links: bool = True) -> _Difference | None:
     if node is None or named is None:
         if node is None and named is None:
             return None
-        return f"{path}: gone" if node is None else f"{path}: there again, a {node.kind}"
+        what = "gone" if node is None else f"there again, a {node.kind}"
+        return _Difference(f"{path}: {what}", is_name=True)
     if node.kind != named.kind:
-        return f"{path}: a {node.kind}, not a {named.kind}"
-    if named.kind == "link" and node.data.decode(errors="replace") != named.target:
-        return f"{path}: leads to {node.data.decode(errors='replace')!r}, not to {named.target!r}"
+        return _Difference(f"{path}: a {node.kind}, not a {named.kind}", is_name=True)
+    target = node.data.decode(errors="replace") if named.kind == "link" else ""
+    if target != named.target:
+        return _Difference(f"{path}: leads to {target!r}, not to {named.target!r}")
     given = {name: value for name, value in node.attributes.items() if name.startswith("user.")}
-    if given != {f"user.{name}": value for name, value in named.attributes.items()}:
-        return f"{path}: has the attributes {sorted(given)}, not {sorted(named.attributes)}"
+    synced = {f"user.{name}": value for name, value in named.attributes.items()}
+    if given != synced:
+        return _Difference(f"{path}: {_attributes(given, synced)}")
     if links and named.kind == "file" and node.links != named.links:
-        return f"{path}: {node.links} names, not {named.links}"
+        return _Difference(f"{path}: {node.links} names, not {named.links}")
     return None
+
+
+def _attributes(given: Mapping[str, bytes], synced: Mapping[str, bytes]) -> str:
+    """Return how extended attributes differ."""
+    if given.keys() != synced.keys():
+        return f"has the attributes {sorted(given)}, not {sorted(synced)}"
+    wrong = next(name for name in sorted(given) if given[name] != synced[name])
+    return f"has another value of the attribute {wrong}"
 
 
 def _contents(
     history: History, nodes: Mapping[str, Node], state: Mapping[str, Named], promises: Promises
-) -> Lost | None:
-    """Return the first file with impossible contents; `None` if there is none."""
+) -> Iterator[Lost]:
+    """Yield what is wrong with the contents of each file."""
     for path, named in state.items():
         node = nodes.get(path)
         if named.kind != "file" or node is None:
@@ -337,14 +420,13 @@ def _contents(
         if broken is not None:
             promise, reason = broken
             lost = _lost(history, promise, f"{path}: {reason}")
-            return replace(lost, documented=promises.stale_data or None) if promise == "garbage" else lost
-        if promises.replace_by_rename and named.replaced >= 0 and not node.data:
+            yield replace(lost, documented=promises.stale_data or None) if promise == "garbage" else lost
+        elif promises.replace_by_rename and named.replaced >= 0 and not node.data:
             had = [version for version in versions if version.index <= named.replaced]
             if had and had[-1].data and all(version.data for version in versions[versions.index(had[-1]) :]):
-                return _lost(
+                yield _lost(
                     history, "replace_by_rename", f"{path}: empty, though it replaced a file with data"
                 )
-    return None
 
 
 def _unlike_all(data: bytes, versions: Sequence[bytes]) -> tuple[str, str] | None:

@@ -6,18 +6,21 @@ import json
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import NotRequired, TypedDict
+from typing import TYPE_CHECKING, NotRequired, TypedDict
 
 from emmclab import _core
 from emmclab.crash import generated
 from emmclab.crash.cut_lines import CutLines, cut_lines
-from emmclab.crash.finding import COMMANDS, LEVELS, CutTally, Finding
+from emmclab.crash.finding import COMMANDS, LEVELS, CutTally, Finding, Kind
 from emmclab.crash.found import Lost
 from emmclab.crash.guest.states import GuestMounts, guest_of
 from emmclab.crash.json_types import Covered, Facts, State
 from emmclab.crash.judging import Judge, require
 from emmclab.crash.recording import MOUNTED
 from emmclab.errors import ConfigError, EmmclabError, UnsupportedError
+
+if TYPE_CHECKING:
+    from emmclab.crash.controls import Controls
 
 #: Interval of progress reports, seconds.
 _REPORT_S = 0.5
@@ -112,9 +115,8 @@ class Exploration:
     last: int = -1
     took_s: float = 0.0
     covered: Covered = field(default_factory=lambda: Covered())
-    #: By level, promise, whether the loss is documented, and whether commands, not a state, break the
-    #: promise.
-    kinds: dict[tuple[str, str, bool, bool], Finding] = field(default_factory=dict)
+    #: By kind, and whether commands, not a state, break the promise.
+    kinds: dict[tuple[Kind, bool], Finding] = field(default_factory=dict)
     #: By cut; a cut whose states all equal earlier ones has no entry.
     verdicts: dict[int, CutTally] = field(default_factory=dict)
     finished: bool = False
@@ -122,10 +124,12 @@ class Exploration:
     reused: int = 0
     #: Number of states that were not mounted, because their outcome followed from an earlier one.
     pruned: int = 0
+    #: Evidence that the check can fail; `None` for a share, and for an exploration without controls.
+    controls: Controls | None = None
 
     def add(self, finding: Finding) -> None:
         """Count a finding; the first state of its kind is kept."""
-        key = (finding.level, finding.promise, finding.documented is not None, finding.way == COMMANDS)
+        key = (finding.kind, finding.way == COMMANDS)
         known = self.kinds.get(key)
         if known is None:
             self.kinds[key] = finding

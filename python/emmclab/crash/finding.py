@@ -2,12 +2,30 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 #: Value of `way` for findings that commands show, independent of any state.
 COMMANDS = "commands"
 #: Levels from the device up, by which findings are sorted.
 LEVELS = ("device", "layer", "journal", "filesystem", "application")
+
+
+#: The promise that a command checks, which fails for reasons that only its output tells.
+CHECK = "check"
+#: A word with a digit: a number, or an identifier that differs from state to state.
+_COUNTED = re.compile(r"\w*\d\w*")
+#: Level, promise, whether the loss is documented, and for a command the text without numbers.
+Kind = tuple[str, str, bool, str]
+
+
+def kind_of(level: str, promise: str, documented: str | None, detail: str) -> Kind:
+    """Return the kind of a finding: findings of one kind are counted together.
+
+    >>> kind_of("application", "check", None, "row 12 is lost")
+    ('application', 'check', False, 'row # is lost')
+    """
+    return level, promise, documented is not None, _COUNTED.sub("#", detail) if promise == CHECK else ""
 
 
 @dataclass
@@ -25,6 +43,11 @@ class Finding:
     acknowledged: int
     documented: str | None = None
     count: int = 1
+
+    @property
+    def kind(self) -> Kind:
+        """The kind of the finding."""
+        return kind_of(self.level, self.promise, self.documented, self.detail)
 
 
 @dataclass

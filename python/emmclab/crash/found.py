@@ -21,6 +21,8 @@ class Lost:
     detail: str
     #: Documentation that permits the loss, so that it is not a defect.
     documented: str | None = None
+    #: Whether a check of the files found it, not the recovery.
+    by_check: bool = False
 
 
 class Files(Protocol):

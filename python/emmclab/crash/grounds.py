@@ -1,6 +1,7 @@
-"""Everything that a verdict depends on: log, base image, this build, tools, kernel, and the check's command.
+"""Everything that a verdict depends on: log, base image, this build, tools and kernel.
 
 Findings are stored under a digest of these grounds, so that they are reused only if all of them are the same.
+What the command of a check reads and runs is not known: its verdicts are reused only on request.
 """
 
 from __future__ import annotations
@@ -11,11 +12,9 @@ import hashlib
 import json
 import os
 import platform
-import secrets
 import shutil
 import sqlite3
 import subprocess
-from collections.abc import Mapping
 from pathlib import Path
 from typing import NotRequired, TypedDict
 
@@ -23,7 +22,6 @@ from emmclab import _core
 from emmclab.crash import generated, workloads
 from emmclab.crash.guest.kernel import Kernel
 from emmclab.crash.guest.machine import QEMU
-from emmclab.crash.named_files import Named, digest_of_file
 from emmclab.crash.tools import TOOLS_PATH
 
 #: Bytes of an image that are processed at once.
@@ -71,6 +69,22 @@ def _data_from(file: int, at: int) -> int:
         return 1 << 62 if error.errno == errno.ENXIO else at
 
 
+def digest_of_file(path: Path) -> str:
+    """SHA-256 of a file; it is read again only if its size or times have changed.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    about = path.stat()
+    return _digest(path, about.st_size, about.st_mtime_ns, about.st_ctime_ns, about.st_ino)
+
+
+@functools.lru_cache(maxsize=256)
+def _digest(path: Path, *_about: int) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
 @functools.cache
 def build() -> str:
     """Digest of the judging code: the core, and the Python code of power cuts."""
@@ -89,8 +103,7 @@ class Grounds(TypedDict):
     guest: NotRequired[list[str]]
     kernel: NotRequired[list[str]]
     mount: NotRequired[list[str]]
-    #: Digests of the files of a check, by name; a random text if they cannot be determined.
-    command: NotRequired[Mapping[str, str] | str]
+    command: NotRequired[str]
 
 
 def grounds(check: str | None, recovery: str, *, identity: str, guest: str | None = None) -> Grounds:
@@ -114,10 +127,7 @@ def grounds(check: str | None, recovery: str, *, identity: str, guest: str | Non
         found["kernel"] = list(platform.uname())
         found["mount"] = _tool("mount", "--version")
     if command is not None:
-        named = Named(TOOLS_PATH["PATH"])
-        named.follow(command)
-        # An unknown file may have changed next time: the random text prevents any reuse.
-        found["command"] = named.found if named.is_whole else secrets.token_hex()
+        found["command"] = command
     return found
 
 

@@ -130,6 +130,26 @@ class FindingFields(TypedDict):
     minimal: NotRequired[MinimalState]
 
 
+class ControlOutcome(TypedDict):
+    """The outcome of a control: whether it held, or None if it was not tried; and what was seen."""
+
+    held: bool | None
+    detail: str
+
+
+class ControlFields(TypedDict):
+    """Evidence that the check could have failed, like `emmclab.crash.controls.Controls`."""
+
+    #: What they showed, in words.
+    text: str
+    lines: int
+    #: Number of lines that the check understands; None if it is a command.
+    understood: int | None
+    foreign: str
+    whole: ControlOutcome
+    before: ControlOutcome
+
+
 class OptionFields(TypedDict):
     """The options of an exploration, like `emmclab.crash.explore.Options`."""
 
@@ -149,6 +169,12 @@ class OptionFields(TypedDict):
 class CrashSummary(TypedDict):
     """All findings of one recording."""
 
+    #: `broken`, `kept`, `documented`, `not tested`, or `not checked` without a check.
+    verdict: str
+    #: Why nothing, or not all, was tested.
+    doubts: list[str]
+    #: None without a check.
+    controls: ControlFields | None
     cuts: int
     states: int
     reused_states: int
@@ -168,6 +194,8 @@ class CrashSummary(TypedDict):
 class AllRecordings(TypedDict):
     """All findings of several recordings of one workload."""
 
+    #: As in `CrashSummary`: the worst of them.
+    verdict: str
     cuts: int
     states: int
     findings: list[FindingFields]

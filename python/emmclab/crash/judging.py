@@ -6,27 +6,30 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import replace
-from functools import lru_cache
+from dataclasses import dataclass, replace
+from functools import cache, lru_cache
+from itertools import accumulate
 from pathlib import Path
 from types import TracebackType
 
 from emmclab import _core
 from emmclab.crash.by_mount import ByMount
 from emmclab.crash.checks import Check, check_for
-from emmclab.crash.finding import COMMANDS, Finding
+from emmclab.crash.finding import CHECK, COMMANDS, Finding
 from emmclab.crash.found import Files, Image, Lost, Taken
 from emmclab.crash.grounds import command_of
 from emmclab.crash.guest import machine
 from emmclab.crash.guest.states import GuestMounts
 from emmclab.crash.json_types import State
 from emmclab.crash.mounted_files import Mounted
-from emmclab.crash.recording import MOUNTED
+from emmclab.crash.mounting import kind_of
+from emmclab.crash.recording import MARKS, MOUNTED
 from emmclab.crash.tools import TOOLS_PATH, run_tool, whole_path
-from emmclab.errors import ConfigError, EmmclabError
+from emmclab.errors import ConfigError, EmmclabError, UnsupportedError
 
 #: Ways to recover a file system.
 RECOVERIES = ("process", "e2fsck", "mount")
@@ -34,6 +37,14 @@ RECOVERIES = ("process", "e2fsck", "mount")
 _PATIENCE_S = 120.0
 #: A plain program name: no path and no shell syntax.
 _PLAIN = re.compile(r"[\w.+-]+")
+#: A path without shell syntax.
+_PATH = re.compile(r"[\w.+/-]+")
+#: Exit statuses of the shell for a command that cannot be executed, or is not found.
+_NOT_RUN = (126, 127)
+#: What the shell adds to the number of the signal that killed its command.
+_BY_SIGNAL = 128
+#: Bits of the exit status of e2fsck: it mended everything (the second one asks for a reboot), or did not.
+_MENDED, _UNMENDED = 1 | 2, 4
 
 
 #: Structures of ext4 that are unreadable if a block is torn or garbled, and why that breaks no promise.
@@ -42,6 +53,10 @@ _TORN = {
     "leave it unreadable, e2fsck takes a copy (-b)",
     "journal superblock": "ext4 has one journal superblock with one checksum, which a device that garbles "
     "writes in flight may leave unreadable; e2fsck recreates the journal",
+    "group descriptor": "ext4 reads the descriptors of its block groups before it replays the journal, which "
+    "a device that garbles writes in flight may leave unreadable; e2fsck takes a copy",
+    "journal inode": "ext4 reads the inode of the journal before it replays the journal, and a device that "
+    "garbles writes in flight may leave its block unreadable; e2fsck recreates the journal",
     "commit block": "the kernel refuses a commit block with a wrong checksum; only async_commit treats a "
     "torn one as the end of the log",
 }
@@ -64,13 +79,8 @@ def require(check: str | None, recovery: str, guest: str | None = None) -> None:
             hint=f"use {', '.join(RECOVERIES)}",
         )
     command = command_of(check)
-    if command is not None and not _is_runnable(command):
-        raise ConfigError(
-            f"`{command}` is neither a check nor a program",
-            kind="config",
-            field="check",
-            hint=whole_path(command) or "use sqlite, files, append-log, programs or a shell command",
-        )
+    if command is not None:
+        _require_program(command)
     if recovery == "e2fsck" and shutil.which("e2fsck", path=TOOLS_PATH["PATH"]) is None:
         raise ConfigError(
             "e2fsck is not installed",
@@ -109,12 +119,28 @@ def _require_guest(command: str | None, recovery: str, guest: str) -> None:
     machine.require(guest)
 
 
-def _is_runnable(command: str) -> bool:
-    """Return whether the shell finds the first word of a command; only a plain program name is checked."""
-    word = command.split(maxsplit=1)[0] if command.split() else ""
-    if word and not _PLAIN.fullmatch(word):
-        return True
-    return run_tool(["/bin/sh", "-c", 'command -v "$0"', word], _PATIENCE_S).returncode == 0
+def _require_program(command: str) -> None:
+    """Reject a command whose first word is the name or the path of a program that cannot be executed.
+
+    A relative path may name a file that the workload writes to the disk.
+    """
+    word = next(iter(command.split()), "")
+    hint, path = whole_path(word), Path(word)
+    if _PLAIN.fullmatch(word) or not word:
+        is_there = run_tool(["/bin/sh", "-c", 'command -v "$0"', word], _PATIENCE_S).returncode == 0
+        hint = hint or "use sqlite, files, append-log, programs or a shell command"
+    elif _PATH.fullmatch(word) and path.is_absolute():
+        is_there = path.is_file() and os.access(path, os.X_OK)
+        hint = f"make it executable: chmod +x {word}" if path.is_file() else "check the path"
+    else:
+        is_there = not hint
+    if not is_there:
+        raise ConfigError(
+            f"`{command}` is neither a check nor a program that can be executed",
+            kind="config",
+            field="check",
+            hint=hint,
+        )
 
 
 class Judge:
@@ -150,8 +176,8 @@ class Judge:
             self._command = ["/bin/sh", "-c", command]
         elif check is not None:
             self._check = check_for(check, garbles=tear == "inside")
-        self._run, self._lines = run, _lines_of(run)
-        self._acknowledged: list[str] = []
+        self._run, self._told = run, lines_of(run, check)
+        self._acknowledged: Sequence[str] = ()
         self._mounts = ByMount(explorer, prune=prune and recovery == "mount", guest=guest)
         self._end = ExitStack()
 
@@ -171,18 +197,15 @@ class Judge:
         self._end.close()
 
     def verdict(self, state: State) -> Lost | None:
-        """Return the promise of the lowest level that a state breaks; `None` if it breaks none."""
-        if state["problem"] is not None:
-            return Lost(**state["problem"])
-        # The states of a cut share these lines, because a recording may have hundreds of thousands.
-        if len(self._acknowledged) != state["acknowledged"]:
-            self._acknowledged = self._lines[: state["acknowledged"]]
-        lines = self._acknowledged
-        lost = self._in_process(lines) if self._recovery == "process" else None
-        if lost is None and (self._recovery != "process" or self._command is not None):
-            lost = self._by_program(lines)
-        if lost is not None and self._tears and lost.promise in _TORN:
-            return replace(lost, documented=_TORN[lost.promise])
+        """Return the promise of the lowest level that a state breaks; `None` if it breaks none.
+
+        Raises:
+            ConfigError: the check cannot run.
+        """
+        lost = self.judged(state)
+        if lost is not None and self._tears and not lost.by_check:
+            torn = self._torn(lost)
+            lost = lost if torn is None else replace(lost, documented=torn)
         if lost is None or lost.documented or lost.level not in ("filesystem", "application"):
             return lost
         broken = next((one for one in rules_of(self._run) if one[0] <= state["cut"]), None)
@@ -190,6 +213,39 @@ class Judge:
             return lost
         _, rule, transaction, detail = broken
         return Lost(rule, "journal", f"transaction {transaction}: {detail}; with it, {lost.detail}")
+
+    def judged(self, state: State) -> Lost | None:
+        """Return what a state breaks, before it is attributed to a rule of the journal or to a torn block.
+
+        Raises:
+            ConfigError: as `verdict`.
+        """
+        if state["problem"] is not None:
+            return Lost(**state["problem"])
+        # The states of a cut share these lines, because a recording may have hundreds of thousands.
+        understood = self._told.understood[state["acknowledged"]]
+        if len(self._acknowledged) != understood:
+            self._acknowledged = self._told.lines[:understood]
+        lines = self._acknowledged
+        lost = self._in_process(lines) if self._recovery == "process" else None
+        if lost is None and (self._recovery != "process" or self._command is not None):
+            lost = self._by_program(lines)
+        return lost
+
+    def file_system(self) -> str:
+        """Return the name of the file system in the current state; empty if it is not recognised."""
+        problem = self._explorer.write_image(str(self._mounts.image))
+        return "" if problem is not None else kind_of(self._mounts.image)
+
+    def _torn(self, lost: Lost) -> str | None:
+        """Return the documented weakness of ext4 for a disk that is not recovered; `None` without one."""
+        if self._recovery == "process" or lost.level != "filesystem" or not _is_ext4(self._run):
+            return _TORN.get(lost.promise)
+        try:
+            problem, *_ = self._explorer.recover([])
+        except UnsupportedError:
+            return None
+        return None if problem is None else _TORN.get(json.loads(problem)["promise"])
 
     def rules_broken(self) -> list[Finding]:
         """Return the first violation of each rule of the journal, independent of the states."""
@@ -220,15 +276,13 @@ class Judge:
                 return Lost(**json.loads(problem))
             lost = self._checked(Taken.in_process(wanted, files, tree), lines)
             if lost is not None:
-                return Lost(
-                    lost.promise,
-                    lost.level,
-                    f"{lost.detail} (cut again after {cut_after} writes of recovery)",
-                )
+                again = f"{lost.detail} (cut again after {cut_after} writes of recovery)"
+                return replace(lost, detail=again, documented=None)
         return None
 
     def _checked(self, files: Files, lines: Sequence[str]) -> Lost | None:
-        return None if self._check is None else self._check(files, lines)
+        lost = None if self._check is None else self._check(files, lines)
+        return None if lost is None else replace(lost, by_check=True)
 
     def _by_program(self, lines: Sequence[str]) -> Lost | None:
         """Recover a copy of the disk; the kernel mounts it if the recovery or the check needs a mount.
@@ -239,8 +293,19 @@ class Judge:
         if self._recovery == "mount":
             found = self._mounts.outcome(self._asked(lines), lambda files: self._look(files, lines))
             return self._checked(found, lines) if isinstance(found, Taken) else found
+        lost = self._of_image(lines, replayed=self._recovery == "process")
+        if lost is None or self._recovery != "e2fsck":
+            return lost
+        try:
+            is_whole = self._of_image(lines, replayed=True) is None
+        except UnsupportedError:
+            is_whole = False
+        return replace(lost, documented=_fault_of_e2fsck()) if is_whole else lost
+
+    def _of_image(self, lines: Sequence[str], *, replayed: bool) -> Lost | None:
+        """Judge the image of the state, whose journal emmclab has replayed if `replayed`."""
         image = self._mounts.image
-        problem = self._explorer.write_image(str(image), replayed=self._recovery == "process")
+        problem = self._explorer.write_image(str(image), replayed=replayed)
         if problem is not None:
             return Lost(**json.loads(problem))
         if self._recovery == "e2fsck":
@@ -269,7 +334,11 @@ class Judge:
         return Taken.of(files, self._check.wanted(lines), self._check.folder(lines))
 
     def _by_command(self, folder: Path, lines: Sequence[str]) -> Lost | None:
-        """Run the user's check in the mounted folder; `EMMCLAB_ACKNOWLEDGED` has the acknowledged lines."""
+        """Run the user's check in the mounted folder; `EMMCLAB_ACKNOWLEDGED` has the acknowledged lines.
+
+        Raises:
+            ConfigError: it cannot run, or a signal kills it.
+        """
         told = self._mounts.image.with_name("acknowledged")
         told.write_text("".join(f"{line}\n" for line in lines))
         try:
@@ -277,17 +346,84 @@ class Judge:
                 self._command or [], _PATIENCE_S, cwd=folder, more={"EMMCLAB_ACKNOWLEDGED": str(told)}
             )
         except subprocess.TimeoutExpired:
-            return Lost("check", "application", f"the check did not end within {_PATIENCE_S:g} s")
+            said = f"the check did not end within {_PATIENCE_S:g} s"
+            return Lost(CHECK, "application", said, by_check=True)
         if done.returncode == 0:
             return None
-        said = _last_line(done.stdout) or _last_line(done.stderr)
-        return Lost("check", "application", said or f"exit status {done.returncode}")
+        _require_run(self._command[-1] if self._command else "", done)
+        said = _last_line(done.stdout) or _last_line(done.stderr) or f"exit status {done.returncode}"
+        return Lost(CHECK, "application", said, by_check=True)
+
+
+def _require_run(command: str, done: subprocess.CompletedProcess[str]) -> None:
+    """Reject a check that did not run to its end."""
+    number = -done.returncode if done.returncode < 0 else done.returncode - _BY_SIGNAL
+    if done.returncode in _NOT_RUN:
+        said = _last_line(done.stderr) or f"exit status {done.returncode}"
+        raise ConfigError(
+            f"the check `{command}` cannot run: {said}",
+            kind="config",
+            field="check",
+            hint=whole_path(next(iter(command.split()), ""))
+            or "it runs in the folder of the disk: name each program by its whole path, and make it "
+            "executable",
+        )
+    if number in {*signal.Signals}:
+        raise ConfigError(
+            f"the check `{command}` was killed by {signal.Signals(number).name}",
+            kind="config",
+            field="check",
+            hint="a check tells a loss by its exit status; if it ends so on damaged data, write --check "
+            f"'{command} || exit 1'",
+        )
+
+
+@dataclass(frozen=True)
+class Told:
+    """The lines of a workload that a check understands; all of them if it is a command.
+
+    Attributes:
+        lines: these lines.
+        printed: the number of all lines, without the marks of emmclab in a log of dm-log-writes.
+        understood: the number of them among the first lines of the workload, by the number of those.
+        foreign: the first other line; empty if there is none.
+        form: the lines that the check understands, for messages.
+    """
+
+    lines: Sequence[str]
+    printed: int
+    understood: Sequence[int]
+    foreign: str = ""
+    form: str = ""
+
+
+@lru_cache(maxsize=2)
+def lines_of(run: _core.CrashRun, check: str | None) -> Told:
+    """Return the lines that a run acknowledged and a check understands; all judges of a run share them."""
+    every = run.acknowledgements()
+    printed = sum(line not in MARKS for line in every)
+    if check is None or command_of(check) is not None:
+        return Told(every, printed, range(len(every) + 1))
+    known = check_for(check)
+    reads = known.reader()
+    is_read = [reads(line) for line in every]
+    lines = [line for line, read in zip(every, is_read, strict=True) if read]
+    foreign = (line for line, read in zip(every, is_read, strict=True) if not read and line not in MARKS)
+    return Told(lines, printed, [0, *accumulate(is_read)], next(foreign, ""), known.form)
 
 
 @lru_cache(maxsize=1)
-def _lines_of(run: _core.CrashRun) -> list[str]:
-    """Return the lines that a run acknowledged; all judges of a run share them."""
-    return run.acknowledgements()
+def _is_ext4(run: _core.CrashRun) -> bool:
+    """Return whether the disk before the workload is an ext4."""
+    begin = max(0, run.after_mark(MOUNTED) - 1)
+    options = {"cuts": 1, "states": "boundary", "seed": 1, "tear": "none", "from_mark": None}
+    explorer = _core.Explorer(run, {**options, "only": (begin, 1), "share": (0, 1)})
+    if explorer.next_state() is None:
+        return False
+    try:
+        return explorer.recover([])[0] is None
+    except UnsupportedError:
+        return True
 
 
 @lru_cache(maxsize=1)
@@ -300,32 +436,34 @@ def rules_of(run: _core.CrashRun) -> list[RuleBreak]:
 
 
 def _fsck(image: Path) -> Lost | None:
-    """Replay the journal, then check everything with e2fsck."""
-    replayed = run_tool(["e2fsck", "-E", "journal_only", "-y", str(image)], _PATIENCE_S)
-    if replayed.returncode > 2:
-        said = _last_line(replayed.stdout or replayed.stderr).replace(str(image), "the disk")
-        return Lost("mountable", "filesystem", f"e2fsck: {said}")
-    checked = run_tool(["e2fsck", "-fn", str(image)], _PATIENCE_S)
-    if checked.returncode == 0:
+    """Recover an image and mend it as at boot, by `e2fsck -p`; what that does not mend is a loss."""
+    done = run_tool(["e2fsck", "-fp", str(image)], _PATIENCE_S)
+    if done.returncode & ~_MENDED == 0:
         return None
-    return Lost("consistent", "filesystem", f"e2fsck: {fault_of(checked.stdout)}")
+    promise = "consistent" if done.returncode & _UNMENDED else "mountable"
+    said = fault_of(done.stdout + done.stderr).replace(str(image), "the disk")
+    return Lost(promise, "filesystem", f"e2fsck: {said}")
 
 
 def fault_of(said: str) -> str:
-    r"""Return the first error that e2fsck reports; its question may be on a separate line.
+    r"""Return the error that ends `e2fsck -p`.
 
-    >>> fault_of("Pass 5\nFree blocks count wrong (7, counted=9).\nFix? no\n")
-    'Free blocks count wrong (7, counted=9).'
-    >>> fault_of("Inode 12 has a bad block. Clear? no")
-    'Inode 12 has a bad block. Clear? no'
+    >>> fault_of("a.img: recovering journal\na.img: Inode 12 is bad.\n\na.img: UNEXPECTED INCONSISTENCY; RUN")
+    'a.img: Inode 12 is bad.'
     """
-    lines = [line.strip() for line in said.splitlines() if line.strip()]
-    for before, line in zip(["", *lines], lines, strict=False):
-        if re.fullmatch(r"\w+\? no", line) and before:
-            return before
-        if "?" in line or "WARNING" in line:
-            return line
-    return _last_line(said)
+    lines = [line.strip() for line in said.partition("UNEXPECTED INCONSISTENCY")[0].splitlines()]
+    return next((line for line in reversed(lines) if line and not line.endswith(":")), _last_line(said))
+
+
+@cache
+def _fault_of_e2fsck() -> str:
+    """Return why a loss is the fault of e2fsck, with its version."""
+    said = run_tool(["e2fsck", "-V"], _PATIENCE_S)
+    version = " ".join((said.stdout + said.stderr).split()[:2])
+    return (
+        f"{version} recovers the journal of this state wrongly, the file system is not at fault: with the "
+        "journal replayed by emmclab, as by Linux, e2fsck and the check find nothing"
+    )
 
 
 def _last_line(text: str) -> str:

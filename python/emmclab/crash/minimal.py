@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from emmclab import _core
 from emmclab.crash.explore import Options, judge_of
-from emmclab.crash.finding import COMMANDS, Finding
+from emmclab.crash.finding import COMMANDS, Finding, kind_of
 from emmclab.crash.guest.states import GuestMounts
 from emmclab.crash.json_types import MinimalState, MissingWrite, State
 from emmclab.crash.judging import Judge
@@ -91,10 +91,10 @@ class Search:
     def shows(self, judge: Judge, state: State) -> str | None:
         """Return how a state breaks the promise of the finding; `None` if it does not."""
         lost = judge.verdict(state)
-        finding = self._finding
-        if lost is None or (lost.level, lost.promise) != (finding.level, finding.promise):
+        if lost is None:
             return None
-        return lost.detail if (lost.documented is None) == (finding.documented is None) else None
+        kind = kind_of(lost.level, lost.promise, lost.documented, lost.detail)
+        return lost.detail if kind == self._finding.kind else None
 
     def first(self, explorer: _core.Explorer, most: int) -> tuple[tuple[State, str] | None, int]:
         """Return the first state that shows the finding, and how; and the number of judged states."""

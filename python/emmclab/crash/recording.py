@@ -23,8 +23,12 @@ from emmclab.live.serve import serve
 
 #: The mark in a log after which power may be cut: the file system is made and mounted.
 MOUNTED = "mounted"
+#: The mark in a log at which everything is written back that the workload left.
+WRITTEN_BACK = "written back"
 #: The mark in a log of an ext4 that writes data before the transaction that makes it readable.
-_ORDERED = "data=ordered"
+ORDERED = "data=ordered"
+#: All marks; dm-log-writes does not tell them from the lines of the workload.
+MARKS = frozenset({MOUNTED, WRITTEN_BACK, ORDERED})
 #: Options of mkfs: blocks of 4 KiB, a small journal that wraps, and no lazy initialisation.
 _MKFS = {"ext4": ("-b", "4096", "-J", "size=4", "-N", "4096", "-E", "lazy_itable_init=0,lazy_journal_init=0")}
 
@@ -128,7 +132,8 @@ def record_run(
     """Run a workload on a file system of a served device with a free-running clock, and log every command.
 
     The log includes the data. Each line that the workload prints is an acknowledgement, logged after the last
-    completion that was sent before the line was read.
+    completion that was sent before the line was read. After the workload everything is written back, so that
+    the log ends with the disk that the workload left.
 
     Args:
         device: the device, or the name of a preset or TOML file.
@@ -175,7 +180,7 @@ def record_run(
             log=log,
         ) as disk:
             if _is_ordered(file_system, mount_options):
-                disk.mark(_ORDERED)
+                disk.mark(ORDERED)
             ready(disk.path)
             with _place(guest, disk, file_system, mount_options, folder) as running:
                 disk.mark(MOUNTED)
@@ -184,6 +189,8 @@ def record_run(
                     recorded = run_here(disk, arguments, mount, workload)
                 else:
                     recorded = run_in_guest(running, disk, workload)
+                if recorded.is_written_back:
+                    disk.mark(WRITTEN_BACK)
                 disk.end_log()
             notes = [*recorded.notes, *lies_without_effect(lie_of(disk.device), layers)]
     return replace(recorded, notes=tuple(notes))
@@ -219,4 +226,4 @@ def lies_without_effect(lie: str, layers: Sequence[str]) -> list[str]:
 
 def _is_ordered(file_system: str, mount_options: str | None) -> bool:
     modes = [one for one in (mount_options or "").split(",") if one.startswith("data=")]
-    return file_system == "ext4" and modes in ([], [_ORDERED])
+    return file_system == "ext4" and modes in ([], [ORDERED])

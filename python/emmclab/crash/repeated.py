@@ -10,7 +10,7 @@ from emmclab.crash.finding import COMMANDS, LEVELS, Finding
 from emmclab.crash.json_types import AllRecordings, CrashSummary, FindingFields
 from emmclab.crash.minimal import Minimal
 from emmclab.crash.session import Kept
-from emmclab.crash.summary import shown, summary
+from emmclab.crash.summary import VERDICTS, Verdict, shown, summary, verdict
 
 
 @dataclass(frozen=True)
@@ -36,10 +36,10 @@ class Kind:
 
 def kinds(tried: Sequence[Tried], *, documented: bool = False) -> list[Kind]:
     """Return each kind of finding once, lowest level first; with `documented`, documented losses instead."""
-    found: dict[tuple[str, str, bool], Kind] = {}
+    found: dict[object, Kind] = {}
     for one in tried:
         for number, finding in enumerate(one.found.findings(documented=documented)):
-            key = (finding.level, finding.promise, finding.way == COMMANDS)
+            key = (finding.kind, finding.way == COMMANDS)
             minimal = None if documented else one.minimal.get(number)
             known = found.get(key, Kind(finding, one.kept, minimal, 0, 0))
             found[key] = Kind(
@@ -48,9 +48,11 @@ def kinds(tried: Sequence[Tried], *, documented: bool = False) -> list[Kind]:
     return sorted(found.values(), key=lambda kind: LEVELS.index(kind.first.level))
 
 
-def findings_of(tried: Sequence[Tried]) -> int:
-    """Return the number of recordings that show a finding."""
-    return sum(bool(one.found.findings()) for one in tried)
+def worst(tried: Sequence[Tried], options: Options) -> tuple[Verdict, int]:
+    """Return the verdict of the worst recording, and the number of recordings that have it."""
+    verdicts = [verdict(one.kept, options, one.found) for one in tried]
+    first = min(verdicts, key=lambda one: VERDICTS.index(one.word))
+    return first, sum(one.word == first.word for one in verdicts)
 
 
 def pauses_of(kept: Kept) -> int:
@@ -67,6 +69,7 @@ def together(tried: Sequence[Tried], options: Options) -> AllRecordings:
         return said
 
     return {
+        "verdict": worst(tried, options)[0].word,
         "cuts": sum(one.found.covered.get("cuts", 0) for one in tried),
         "states": sum(one.found.states for one in tried),
         "findings": [one_of_all(kind) for kind in kinds(tried)],

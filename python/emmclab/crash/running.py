@@ -11,13 +11,13 @@ import termios
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from emmclab.crash import generated
 from emmclab.crash.guest.machine import Guest, GuestEndedError
-from emmclab.crash.thinking import Thinking
+from emmclab.crash.thinking import Thinking, sync_file_system
 from emmclab.crash.tools import whole_path
 from emmclab.errors import ConfigError, EmmclabError
 from emmclab.live.device import LiveDevice
@@ -38,6 +38,8 @@ class Recorded:
     notes: tuple[str, ...] = field(default=())
     #: Number of the workload's think pauses.
     pauses: int = 0
+    #: Whether everything was written back after the workload.
+    is_written_back: bool = True
 
 
 def run_here(disk: LiveDevice, arguments: Sequence[str], folder: Path, workload: Workload) -> Recorded:
@@ -78,6 +80,7 @@ def run_here(disk: LiveDevice, arguments: Sequence[str], folder: Path, workload:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
         status = process.wait()
+    sync_file_system(folder)
     return _ended(None if late else status, lines, failed, thinking.pauses, workload)
 
 
@@ -91,7 +94,7 @@ def run_in_guest(guest: Guest, disk: LiveDevice, workload: Workload) -> Recorded
     ours, failed = guest.lines.fileno(), Counter[str]()
     lines, late = _acknowledge(disk, ours, ours, guest.is_answered, workload.timeout_s, failed)
     if late:
-        return _ended(None, lines, failed, 0, workload)
+        return replace(_ended(None, lines, failed, 0, workload), is_written_back=False)
     try:
         answer = guest.answered()
     except GuestEndedError as error:
@@ -101,14 +104,22 @@ def run_in_guest(guest: Guest, disk: LiveDevice, workload: Workload) -> Recorded
     return _ended(answer["status"], lines, failed, answer["pauses"], workload)
 
 
+def how_ended(status: int) -> str:
+    """Return how a process failed.
+
+    >>> how_ended(3), how_ended(-9)
+    ('exit status 3', 'signal 9')
+    """
+    return f"exit status {status}" if status > 0 else f"signal {-status}"
+
+
 def _ended(status: int | None, lines: int, failed: Counter[str], pauses: int, workload: Workload) -> Recorded:
     """Return how a workload ended; the status is `None` if it was ended by the time limit."""
     notes = []
     if status is None:
         notes.append(f"the workload was ended after {workload.timeout_s:g} s; what it did until then counts")
     elif status != 0:
-        how = f"exit status {status}" if status > 0 else f"signal {-status}"
-        notes.append(f"the workload failed ({how}); what it did until then counts")
+        notes.append(f"the workload failed ({how_ended(status)}); what it did until then counts")
     if failed and generated.is_programs(workload.name):
         said = ", ".join(f"{count:,} with {why}" for why, count in failed.most_common())
         notes.append(f"{failed.total():,} operations failed ({said}): they are judged as not done")

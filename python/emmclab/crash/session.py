@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from emmclab import _core
+from emmclab.crash.controls import Controls, tried
 from emmclab.crash.explore import Exploration, Options, open_run
-from emmclab.crash.grounds import Grounds, contents_of, digest, grounds
+from emmclab.crash.grounds import Grounds, command_of, contents_of, digest, grounds
 from emmclab.crash.json_types import Facts, Made
 from emmclab.crash.recording import Workload, record_run
 from emmclab.crash.timeline import DM_WRITER
@@ -74,7 +75,7 @@ class Kept:
         return f"{self.short}:{cut}:{state}:{digest_of(options)}"
 
     def explore(
-        self, options: Options, jobs: int, told: Callable[[Exploration], None], *, fresh: bool = False
+        self, options: Options, jobs: int, told: Callable[[Exploration], None], *, reuse: bool | None = None
     ) -> Exploration:
         """Explore the log, or continue an interrupted exploration on the same grounds.
 
@@ -82,28 +83,34 @@ class Kept:
             options: options of the exploration.
             jobs: number of processes.
             told: called with the results so far.
-            fresh: reuse no stored results.
+            reuse: whether stored results are reused; by default, if the check is not a command, whose files
+                may have changed since.
 
         Raises:
-            EmmclabError: the check or a tool changed during the exploration.
+            ConfigError: as `controls`, or the check cannot run.
+            EmmclabError: a tool changed during the exploration.
         """
         self.keep(options)
+        reuse = command_of(options.check) is None if reuse is None else reuse
+        controls = self.controls(options)
 
         def now() -> Grounds:
             return grounds(options.check, options.recovery, identity=self.identity, guest=options.guest)
 
-        known = now()
+        before = now()
         found = explore_in_parallel(
             str(self.log),
             options,
             base=self.base,
             jobs=jobs,
             folder=self.folder,
-            grounds=digest(known),
-            fresh=fresh,
+            grounds=digest(before),
+            fresh=not reuse,
             told=told,
         )
-        changed = _changed(known, now())
+        found.controls = controls
+        after = now()
+        changed = ", ".join(name for name, value in before.items() if value != after.get(name))
         if changed:
             raise EmmclabError(
                 f"{changed} changed while states were judged with it",
@@ -112,14 +119,14 @@ class Kept:
             )
         return found
 
+    def controls(self, options: Options) -> Controls | None:
+        """Try the controls of an exploration of the log; `None` without a check.
 
-def _changed(before: Mapping[str, object], now: Mapping[str, object]) -> str:
-    """Return which grounds of a verdict have changed; empty if none."""
-    old, new = before.get("command"), now.get("command")
-    if isinstance(old, Mapping) and isinstance(new, Mapping):
-        names = sorted(name for name in old.keys() | new.keys() if old.get(name) != new.get(name))
-        return ", ".join(names[:3])
-    return ", ".join(name for name in before if name != "command" and before[name] != now.get(name))
+        Raises:
+            ConfigError: the disk is damaged before the workload, or the check and the workload do not fit.
+        """
+        run, _ = open_run(str(self.log), base=self.base)
+        return tried(run, options, is_included=not self.made.get("workload", {}).get("command"))
 
 
 def open_whole(log: Path, base: str | None) -> tuple[_core.CrashRun, Facts]:

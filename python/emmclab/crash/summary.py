@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
 from typing import cast
 
 from emmclab.crash import generated
@@ -11,18 +11,52 @@ from emmclab.crash.explore import Exploration, Options
 from emmclab.crash.finding import COMMANDS, Finding
 from emmclab.crash.json_types import CrashSummary, FindingFields, OptionFields
 from emmclab.crash.minimal import Minimal
+from emmclab.crash.running import how_ended
 from emmclab.crash.session import Kept
 
+#: Verdicts, the worst first: a promise was broken; the check proves nothing, or not all; there was no check;
+#: only documented losses; nothing was lost.
+BROKEN, NOT_TESTED, NOT_CHECKED, DOCUMENTED, KEPT = VERDICTS = (
+    *("broken", "not tested", "not checked"),
+    *("documented", "kept"),
+)
 
-def verdict(found: Exploration, check: str | None) -> str:
-    """Return the outcome of an exploration in a phrase; `check` judged its files. None without an outcome."""
-    findings = found.findings()
-    if not findings and check is None:
-        return "device and file system kept their promises; nothing checked the data of the workload"
-    if not findings:
-        return "no acknowledged data was lost"
-    levels = ", ".join(dict.fromkeys(one.level for one in findings))
-    return f"promises were broken by: {levels}"
+
+@dataclass(frozen=True)
+class Verdict:
+    """The outcome of an exploration: one of `VERDICTS`, a phrase, and why nothing, or not all, was tested."""
+
+    word: str
+    text: str
+    doubts: tuple[str, ...] = ()
+
+
+def verdict(kept: Kept, options: Options, found: Exploration) -> Verdict:
+    """Return the outcome of an exploration of a log."""
+    doubts = (*_doubts(kept, options, found),)
+    if findings := found.findings():
+        levels = ", ".join(dict.fromkeys(one.level for one in findings))
+        return Verdict(BROKEN, f"promises were broken by: {levels}", doubts)
+    if options.check is None:
+        unchecked = "device and file system kept their promises; nothing checked the data of the workload"
+        return Verdict(NOT_CHECKED, "; ".join([unchecked, *doubts]), doubts)
+    if doubts:
+        return Verdict(NOT_TESTED, f"not tested: {'; '.join(doubts)}", doubts)
+    if documented := found.findings(documented=True):
+        states = sum(one.count for one in documented)
+        return Verdict(DOCUMENTED, f"no promise was broken; {states:,} states show a documented loss")
+    return Verdict(KEPT, "no acknowledged data was lost")
+
+
+def _doubts(kept: Kept, options: Options, found: Exploration) -> Iterator[str]:
+    if kept.facts["truncated"]:
+        yield "the log is cut short: nothing after its end was tried"
+    if status := kept.made.get("status"):
+        yield f"the workload failed ({how_ended(status)})"
+    if found.controls is not None:
+        yield from found.controls.doubts()
+    elif options.check is not None:
+        yield "no control of the check was tried"
 
 
 def after_syncs(found: Exploration, options: Options) -> str | None:
@@ -56,8 +90,12 @@ def shown(kept: Kept, options: Options, one: Finding, minimal: Minimal | None = 
 
 
 def summary(kept: Kept, options: Options, found: Exploration, minimal: Mapping[int, Minimal]) -> CrashSummary:
-    """Return all findings as JSON."""
+    """Return the verdict, its evidence and all findings as JSON."""
+    outcome = verdict(kept, options, found)
     return {
+        "verdict": outcome.word,
+        "doubts": list(outcome.doubts),
+        "controls": None if found.controls is None else found.controls.as_json(),
         "cuts": found.covered.get("cuts", 0),
         "states": found.states,
         "reused_states": found.reused,

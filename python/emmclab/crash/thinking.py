@@ -21,6 +21,15 @@ from types import TracebackType
 _MEAN_S = (0.0005, 0.02)
 
 
+def sync_file_system(folder: Path) -> None:
+    """Write back everything in the file system of a folder."""
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        ctypes.CDLL(None, use_errno=True).syncfs(handle)
+    finally:
+        os.close(handle)
+
+
 class Thinking:
     """Pauses a workload's process group while this context is active; never with the seed 0."""
 
@@ -47,16 +56,11 @@ class Thinking:
             self._thread.join()
 
     def _run(self) -> None:
-        handle = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            syncfs = ctypes.CDLL(None, use_errno=True).syncfs
-            with contextlib.suppress(ProcessLookupError):  # The workload has ended.
-                while not self._over.wait(self._dice.expovariate(1 / self._mean_s)):
-                    os.killpg(self._group, signal.SIGSTOP)
-                    try:
-                        syncfs(handle)
-                    finally:
-                        os.killpg(self._group, signal.SIGCONT)
-                    self.pauses += 1
-        finally:
-            os.close(handle)
+        with contextlib.suppress(ProcessLookupError):  # The workload has ended.
+            while not self._over.wait(self._dice.expovariate(1 / self._mean_s)):
+                os.killpg(self._group, signal.SIGSTOP)
+                try:
+                    sync_file_system(self._folder)
+                finally:
+                    os.killpg(self._group, signal.SIGCONT)
+                self.pauses += 1

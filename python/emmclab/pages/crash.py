@@ -122,11 +122,13 @@ def _head(summary: CrashSummary) -> Head:
     log, file_system = summary["log"], summary["run"].get("file_system")
     below = f" below {', '.join(log['layers'])}" if log["layers"] else ""
     on = f", {file_system}" if file_system else ""
+    controls = summary["controls"]
     return Head(
         answer=words.headline(summary),
         lead=[
             f"{words.workload(summary)} on {log['device']}{below}{on}: power was cut {summary['cuts']:,} "
-            "times, and each state that a cut may leave was recovered and judged."
+            "times, and each state that a cut may leave was recovered and judged.",
+            *([] if controls is None else [f"{controls['text'][:1].upper()}{controls['text'][1:]}."]),
         ],
         tiles=_tiles(summary),
         notices=[Notice("caution", text) for text in words.cautions(summary)],
@@ -141,12 +143,19 @@ def _tiles(summary: CrashSummary) -> list[Tile]:
         Tile("Findings", str(len(summary["findings"])), note=losses),
         Tile("States tried", f"{summary['states']:,}"),
         Tile("Cuts", f"{summary['cuts']:,}", note=f"of {covered['moments']:,} possible times"),
-        Tile("Lines acknowledged", f"{summary['log']['acknowledgements']:,}"),
+        Tile("Lines acknowledged", f"{summary['log']['acknowledgements']:,}", note=_understood(summary)),
         Tile(
             "Legal states, at most", _power(*words.power_of_ten(covered["legal_log10"])), note="at these cuts"
         ),
         Tile("Seed", str(summary["seed"])),
     ]
+
+
+def _understood(summary: CrashSummary) -> str:
+    controls = summary["controls"]
+    if controls is None or controls["understood"] is None:
+        return ""
+    return f"{controls['understood']:,} understood by the check"
 
 
 def _power(factor: str, power: str) -> Markup | str:

@@ -26,8 +26,10 @@ _BROKEN = {
     ("filesystem", "consistent"): "structures of the file system contradicted each other",
     ("filesystem", "superblock"): "the superblock of the file system was damaged",
     ("filesystem", "journal superblock"): "the superblock of the journal was damaged",
+    ("filesystem", "group descriptor"): "the descriptor of a block group was damaged",
+    ("filesystem", "journal inode"): "the inode of the journal was damaged",
     ("filesystem", "commit block"): "a commit block was damaged",
-    ("filesystem", "fsync"): "a file differs from its contents at a successful fsync",
+    ("filesystem", "fsync"): "a file, or a name, is not as a successful fsync made it durable",
     ("filesystem", "fdatasync"): "records were lost after a successful fdatasync",
     ("application", "commit"): "a committed transaction was lost",
     ("application", "integrity"): "the database was damaged",
@@ -75,14 +77,14 @@ def headline(summary: CrashSummary) -> str:
     if findings:
         one = findings[0]
         return f"{who(one['level'], summary)} broke a promise: {broken(one)}, {shown_in(one, states)}"
+    if summary["doubts"] and summary["options"]["check"] is not None:
+        return f"Not tested: {summary['doubts'][0]}"
     layers = summary["log"]["layers"]
     below = f" below {', '.join(layers)}" if layers else ""
     tried = f"{states:,} states of {summary['cuts']:,} cuts{below}"
     if summary["documented"]:
         shown = sum(one["states"] for one in summary["documented"])
         return f"No promise was broken in {tried}; {shown:,} states show a documented loss"
-    if not summary["log"]["acknowledgements"]:
-        return f"Device and file system kept their promises in {tried}; the workload acknowledged nothing"
     if summary["options"]["check"] is None:
         return (
             f"Device and file system kept their promises in {tried}; nothing checked the data of the workload"
@@ -105,15 +107,13 @@ def is_of_commands(finding: FindingFields) -> bool:
 def cautions(summary: CrashSummary) -> list[str]:
     """Return what limits the trust in the result."""
     log, (number, shares) = summary["log"], summary["options"]["share"]
-    said = []
+    said = list(summary["doubts"])
     if log["lies"] != "none":
         said.append(f"this device breaks a promise on purpose (cache.lies = {log['lies']})")
     if shares > 1:
         said.append(
             f"part {number + 1} of {shares} of the states was tried: the others may contain more findings"
         )
-    if log["truncated"]:
-        said.append("the log ends early: what came after its end was not tried")
     if (recordings := summary.get("recordings", 1)) > 1:
         said.append(f"this page shows one of {recordings} recordings; the command line sums up all of them")
     said += summary["run"].get("notes", ())

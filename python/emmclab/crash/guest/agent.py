@@ -23,7 +23,7 @@ from emmclab.crash.block_reads import BlockReads
 from emmclab.crash.guest import wire
 from emmclab.crash.kernel_log import KernelLog
 from emmclab.crash.mounted_files import Mounted, UnreadableError
-from emmclab.crash.thinking import Thinking
+from emmclab.crash.thinking import Thinking, sync_file_system
 
 #: The disk, and its mount point.
 _DISK, _FOLDER = "/dev/vda", Path("/mnt")
@@ -144,6 +144,7 @@ class Agent:
         thinking = Thinking(process, _FOLDER, thinks)
         with thinking:
             _, status = os.waitpid(process, 0)
+        sync_file_system(_FOLDER)
         return {"status": os.waitstatus_to_exitcode(status), "pauses": thinking.pauses}
 
     def _work(self, name: str, given: list[Any], text: str | None) -> None:

@@ -171,10 +171,15 @@ def run_cuts(
     )
     kept.keep(chosen)
     try:
+        controls = kept.controls(chosen)
         found = explore_in_parallel(str(kept.log), chosen, jobs=1)
     except UnsupportedError as error:
         # A state that cannot be judged is the result of this cell; the other cells continue.
         raise EmmclabError(str(error), kind="failed", hint=error.hint) from error
+    if not found.findings() and controls is not None and (doubts := controls.doubts()):
+        raise EmmclabError(
+            f"{workload}: {doubts[0]}", kind="failed", hint="use another workload, or more operations"
+        )
     return _result(workload, layers, kept, chosen, found)
 
 

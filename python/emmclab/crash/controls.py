@@ -1,0 +1,244 @@
+"""Controls of an exploration: the check has to pass on the whole disk, and to fail where all data is missing.
+
+A check that fails on the disk with everything written, or passes on the disk from before the workload with
+all acknowledgements, tells nothing about power cuts.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from textwrap import shorten
+from typing import cast
+
+from emmclab import _core
+from emmclab.crash.explore import Options, judge_of
+from emmclab.crash.found import Lost
+from emmclab.crash.generated import CHECK
+from emmclab.crash.grounds import command_of
+from emmclab.crash.guest.states import GuestMounts, guest_of
+from emmclab.crash.json_types import ControlFields, State
+from emmclab.crash.judging import Judge, lines_of
+from emmclab.crash.recording import MOUNTED, WRITTEN_BACK
+from emmclab.errors import ConfigError
+
+#: The number among the states of `boundary` of the one with everything that was sent.
+_EVERYTHING = 1
+#: Maximum number of beginnings of the acknowledgements with which the empty disk is judged: a workload may
+#: remove in the end what it wrote.
+_MOST_BEGINNINGS = 8
+#: Maximum length of what a check said in the line on the controls.
+_LONGEST = 120
+
+
+@dataclass(frozen=True)
+class Control:
+    """The outcome of a control.
+
+    Attributes:
+        held: whether it had the outcome that it must have; `None` if it could not be tried.
+        detail: what the check said, or the reason why it could not be tried.
+    """
+
+    held: bool | None
+    detail: str = ""
+
+
+@dataclass(frozen=True)
+class Controls:
+    """Evidence that the check of an exploration could have failed.
+
+    Attributes:
+        lines: number of lines that the workload printed.
+        understood: number of them that the check understands; `None` if it is a command.
+        foreign: the first line that it does not understand.
+        whole: the check passes on the disk with everything written.
+        before: it fails on the disk from before the workload.
+    """
+
+    lines: int
+    understood: int | None
+    foreign: str
+    whole: Control
+    before: Control
+
+    def doubts(self) -> list[str]:
+        """Return why the check proves nothing, or not all; empty if it could have failed."""
+        said = []
+        if not self.lines:
+            said.append("the workload acknowledged nothing: it printed no complete line")
+        elif self.understood is not None and self.understood < self.lines:
+            said.append(
+                f"the check understands only {self.understood:,} of {self.lines:,} lines of the workload; "
+                f"the first other one is `{self.foreign}`"
+            )
+        if self.whole.held is False:
+            said.append(
+                f"the check fails on the disk at the end, with everything written: {self.whole.detail}"
+            )
+        elif self.whole.held is None:
+            said.append(self.whole.detail)
+        if self.lines and self.before.held is False:
+            said.append(
+                f"the check passes on the disk from before the workload, with all {self.lines:,} lines "
+                "acknowledged: it would not notice if all were lost"
+            )
+        elif self.before.held is None:
+            said.append(self.before.detail)
+        return said
+
+    def said(self) -> str:
+        """Return what the controls showed, as a sentence."""
+        told = {True: "passes", False: "fails", None: "was not tried"}[self.whole.held]
+        missed = {True: "fails", False: "passes", None: "was not tried"}[self.before.held]
+        detail = self.before.detail if self.before.held else ""
+        reason = f" ({shorten(detail, _LONGEST, placeholder=' ...')})" if detail else ""
+        counted = (
+            "" if self.understood is None else f"understands {self.understood:,} of {self.lines:,} lines, "
+        )
+        return (
+            f"controls: the check {counted}{told} on the disk with everything written, "
+            f"{missed} on the disk from before the workload{reason}"
+        )
+
+    def as_json(self) -> ControlFields:
+        """Return the controls as a dictionary of JSON values."""
+        return cast("ControlFields", {"text": self.said(), **asdict(self)})
+
+
+def tried(run: _core.CrashRun, options: Options, *, is_included: bool) -> Controls | None:
+    """Judge the disk before the workload, and try the controls; `None` without a check.
+
+    `is_included`: the workload comes with emmclab, or is not known, so that what it acknowledges is right.
+
+    Raises:
+        ConfigError: the disk is damaged before the workload; the check cannot run, understands no line of the
+            workload, or fails although everything is written.
+    """
+    begin = max(0, run.after_mark(MOUNTED) - 1)
+    end = json.loads(run.facts())["moments"] - 1
+    alone = replace(options, states="boundary", share=(0, 1), prune=False, recovery_cuts=0)
+    with guest_of(options.guest, _core.Explorer(run, alone.core()).host_bytes()) as guest:
+        with _at(begin, run, replace(alone, check=None), guest) as base:
+            has_files = _has_files(base, begin)
+        if options.check is None:
+            return None
+        lines, understood, foreign = _understood(run, options.check)
+        with _at(end, run, alone, guest) as last:
+            may_blame = not is_included or command_of(options.check) is not None
+            whole = _whole(last, may_blame=may_blame, is_written_back=run.after_mark(WRITTEN_BACK) > 0)
+        if not has_files:
+            why = "the log begins before its file system is made: the check was not tried without the data"
+            return Controls(lines, understood, foreign, whole, Control(None, why))
+        with _at(begin, run, alone, guest) as first:
+            before = _before(first, len(run.acknowledgements()))
+    return Controls(lines, understood, foreign, whole, before)
+
+
+@dataclass(frozen=True)
+class _State:
+    """The state with everything that was sent before a cut."""
+
+    judge: Judge
+    state: State
+
+    def lost(self, lines: int | None = None) -> Lost | None:
+        """Judge it, with all lines of the workload until then or with the first ones."""
+        return self.judge.judged(self.state if lines is None else {**self.state, "acknowledged": lines})
+
+
+@contextmanager
+def _at(cut: int, run: _core.CrashRun, options: Options, guest: GuestMounts | None) -> Iterator[_State]:
+    explorer = _core.Explorer(run, replace(options, only=(cut, _EVERYTHING)).core())
+    state: State = json.loads(str(explorer.next_state()))
+    with judge_of(explorer, run, options, guest) as judge:
+        yield _State(judge, state)
+
+
+def _has_files(base: _State, begin: int) -> bool:
+    """Return whether the disk before the workload has a file system.
+
+    Raises:
+        ConfigError: it has a damaged one.
+    """
+    lost = base.lost()
+    if lost is None or lost.level != "filesystem":
+        return True
+    if not base.judge.file_system():
+        return False
+    raise ConfigError(
+        f"the disk is damaged before the workload begins: {lost.detail}",
+        kind="config",
+        field="base",
+        hint="give an image whose file system is whole (`e2fsck -fy IMAGE` mends an ext4)"
+        if begin == 0
+        else "use other options of mkfs or mount, or another --recovery",
+    )
+
+
+def _not_recovered(disk: str, lost: Lost) -> Control:
+    return Control(None, f"the disk {disk} is not recovered: {lost.level}: {lost.detail}")
+
+
+def _whole(last: _State, *, may_blame: bool, is_written_back: bool) -> Control:
+    lost = last.lost()
+    if lost is None:
+        return Control(held=True)
+    if not lost.by_check:
+        return _not_recovered("with everything written", lost)
+    if not is_written_back:
+        return Control(False, f"{lost.detail} (the log may end before everything was written back)")
+    if may_blame:
+        raise ConfigError(
+            f"the check fails on the disk that the workload left, without a power cut: {lost.detail}",
+            kind="config",
+            field="check",
+            hint="correct the check, or the workload if it acknowledges what it has not written; the check "
+            "runs in the folder of the disk, and EMMCLAB_ACKNOWLEDGED names the file with the lines",
+        )
+    return Control(held=False, detail=lost.detail)
+
+
+def _before(first: _State, lines: int) -> Control:
+    lost = first.lost(0)
+    if lost is not None and not lost.by_check:
+        return _not_recovered("before the workload", lost)
+    if lost is not None:
+        raise ConfigError(
+            f"the check fails on the disk from before the workload, with nothing acknowledged: {lost.detail}",
+            kind="config",
+            field="check",
+            hint='let it pass as long as nothing is acknowledged: `[ -s "$EMMCLAB_ACKNOWLEDGED" ] || exit 0`',
+        )
+    beginnings = [lines * part // _MOST_BEGINNINGS for part in range(_MOST_BEGINNINGS, 0, -1)]
+    for count in dict.fromkeys(beginnings):
+        lost = first.lost(count)
+        if lost is not None and lost.by_check:
+            return Control(held=True, detail=lost.detail)
+    return Control(held=False)
+
+
+def _understood(run: _core.CrashRun, check: str) -> tuple[int, int | None, str]:
+    """Return the number of lines, the number that the check understands, and the first other line.
+
+    Raises:
+        ConfigError: it understands none.
+    """
+    told = lines_of(run, check)
+    lines, understood = told.printed, len(told.lines)
+    if command_of(check) is not None:
+        return lines, None, ""
+    # Programs are told in steps: a line that is not understood changes what the next ones mean.
+    if understood < lines and (not understood or check == CHECK):
+        count = f"only {understood:,}" if understood else "none"
+        raise ConfigError(
+            f"the check `{check}` understands {count} of the {lines:,} lines that the workload printed; the "
+            f"first {'other one' if understood else 'one'} is `{told.foreign}`",
+            kind="config",
+            field="check",
+            hint=f"it reads {told.form}; let the workload print these lines, or give a check of your own: a "
+            "shell command",
+        )
+    return lines, understood, told.foreign
