@@ -155,12 +155,21 @@ def test_a_truncated_log_is_explored_up_to_its_end_and_a_damaged_one_refused(cra
     log = crash.folder / "run.log"
     crash(*DEVICE, "--workload", "append-log", "--operations", "30", "--cuts", "2", "--save-log", str(log))
     whole = log.read_bytes()
-    log.write_bytes(whole[:-100])
+    log.write_bytes(whole[:-1])
     result = crash("--log", str(log), "--check", "append-log", "--cuts", "20", status=5)
     assert result["log"]["truncated"] and "cut short" in result["doubts"][0]
+    for check in (["--check", "append-log"], []):
+        done = crash.run("--log", str(log), "--cuts", "5", *check)
+        assert done.returncode == 5 and "cut short" in done.stdout.splitlines()[0], done.stdout
+    # Its header, its first block, before the mount.
+    for length in (40, 300, 2000):
+        log.write_bytes(whole[:length])
+        done = crash.run("--log", str(log), "--check", "append-log", "--cuts", "5")
+        assert done.returncode == 2 and f"{log}: " in done.stderr and "cut short" in done.stderr, done.stderr
     log.write_bytes(whole[:5000] + bytes([whole[5000] ^ 255]) + whole[5001:])
     done = crash.run("--log", str(log))
-    assert done.returncode == 2 and "checksum" in done.stderr
+    assert done.returncode == 2 and "damaged since it was written" in done.stderr
+    assert "truncate -s" in done.stderr and "byte " in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -330,7 +330,7 @@ def test_what_limits_the_answer_stands_beside_it(change: dict[str, Any], said: s
 def test_a_check_that_proves_nothing_is_the_answer_and_beside_a_finding_a_caution() -> None:
     doubt = "the check passes on the disk from before the workload"
     clean, quiet = _clean()
-    text = render(clean | {"doubts": [doubt]}, quiet)
+    text = render(clean | {"verdict": "not tested", "doubts": [doubt]}, quiet)
     assert f"Not tested: {doubt}" in text and "No acknowledged data was lost" not in text
     text = render(SUMMARY | {"doubts": [doubt]}, _scene(10, 2))
     assert doubt in text and "Not tested" not in text

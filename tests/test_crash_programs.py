@@ -377,11 +377,13 @@ for number in range(60):
     record_run("emmc51-cache", Workload(command=(sys.executable, "-c", script)), log)
     run, facts = open_run(str(log))
     lines = acknowledged_at(run)
-    flushes = [one for one in commands_before(run, facts["moments"]) if one.op == "flush"][-60:]
-    assert len(lines) == len(flushes) == 60
-    for line, flush, next_line in zip(lines, flushes, [*lines[1:], 1 << 62], strict=True):
-        assert flush.complete_ns is not None
-        assert line <= flush.arrival_ns <= flush.complete_ns <= next_line
+    flushes = [one for one in commands_before(run, facts["moments"]) if one.op == "flush"]
+    assert len(lines) == 60
+    for line, next_line in zip(lines, [*lines[1:], 1 << 62], strict=True):
+        assert any(
+            one.complete_ns is not None and line <= one.arrival_ns <= one.complete_ns <= next_line
+            for one in flushes
+        )
 
 
 def test_a_file_that_the_kernel_cannot_read_is_a_finding_and_no_end_of_the_exploration(

@@ -158,12 +158,14 @@ impl Explorer {
         let begins = from < all && (from > 0 || options.from.is_none() || !run.header().cells);
         if run.truncated() && !begins {
             return Err(Error::new(Kind::Truncated, "the log is cut short before the workload begins")
+                .in_file(run.path())
                 .hint("copy the log again, or run the workload again"));
         }
         let Cuts { chosen, possible, after_first } =
             choose_cuts(run, from, options.cuts, options.lines.as_ref(), options.seed);
         if possible == 0 {
             return Err(Error::new(Kind::Empty, "the log has no moment at which power could be cut")
+                .in_file(run.path())
                 .hint("use a workload that writes to the device"));
         }
         let cuts = match options.only {

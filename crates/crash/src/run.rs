@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::Read;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use emmclab_base::{Error, Kind, Nanos, Op, Result, SECTOR_BYTES};
@@ -95,6 +95,7 @@ pub struct Moment {
 /// up to 128 MiB, otherwise in a temporary file.
 pub struct Run {
     header: LogHeader,
+    path: PathBuf,
     identity: u64,
     truncated: bool,
     spool: Spool,
@@ -157,12 +158,17 @@ impl Run {
                 builder.add(&record?)?;
             }
         }
-        builder.finish(header, reader.identity(), reader.truncated())
+        builder.finish(header, reader.path(), reader.identity(), reader.truncated())
     }
 
     /// The header of the log.
     pub fn header(&self) -> &LogHeader {
         &self.header
+    }
+
+    /// The file of the log.
+    pub fn path(&self) -> &Path {
+        &self.path
     }
 
     /// Identifies this run.
@@ -298,7 +304,7 @@ impl RunBuilder {
         Ok(())
     }
 
-    pub fn finish(self, header: LogHeader, identity: u64, truncated: bool) -> Result<Run> {
+    pub fn finish(self, header: LogHeader, path: &Path, identity: u64, truncated: bool) -> Result<Run> {
         let Self { spool, base, commands, mut moments, acknowledgements, marks, .. } = self;
         // Programs that end at a moment come before all other events of that moment.
         let rank = |what: &What| !matches!(what, What::Programmed { .. });
@@ -312,6 +318,7 @@ impl RunBuilder {
         }
         Ok(Run {
             header,
+            path: path.to_owned(),
             identity,
             truncated,
             spool,

@@ -175,8 +175,9 @@ def require_recoverable(run: _core.CrashRun, options: Options) -> None:
     """
     if options.recovery == "mount":
         return
-    moments = json.loads(run.facts())["moments"]
-    last = replace(options, states="boundary", only=(moments - 1, None), share=(0, 1), tear="none")
+    facts: Facts = json.loads(run.facts())
+    end = max(facts["moments"] - 1, 0)
+    last = replace(options, states="boundary", only=(end, None), share=(0, 1), tear="none")
     explorer = _core.Explorer(run, last.core())
     while explorer.next_state() is not None:
         try:
@@ -189,7 +190,8 @@ def require_recoverable(run: _core.CrashRun, options: Options) -> None:
         # is ext4.
         if problem is None or "is not 0xef53" not in json.loads(problem)["detail"]:
             return
-    raise no_ext4(options.recovery, "the disk of the log holds no ext4")
+    short = "; the log is cut short" if facts["truncated"] else ""
+    raise no_ext4(options.recovery, f"the disk of the log holds no ext4{short}")
 
 
 def no_ext4(recovery: str, problem: str) -> ConfigError:

@@ -37,7 +37,7 @@ def verdict(kept: Kept, options: Options, found: Exploration) -> Verdict:
     if findings := found.findings():
         levels = ", ".join(dict.fromkeys(one.level for one in findings))
         return Verdict(BROKEN, f"promises were broken by: {levels}", doubts)
-    if options.check is None:
+    if options.check is None and not kept.facts["truncated"]:
         unchecked = "device and file system kept their promises; nothing checked the data of the workload"
         return Verdict(NOT_CHECKED, "; ".join([unchecked, *doubts]), doubts)
     if doubts:
@@ -50,7 +50,7 @@ def verdict(kept: Kept, options: Options, found: Exploration) -> Verdict:
 
 def _doubts(kept: Kept, options: Options, found: Exploration) -> Iterator[str]:
     if kept.facts["truncated"]:
-        yield "the log is cut short: nothing after its end was tried"
+        yield f"the log is cut short: nothing after its {kept.facts['moments']:,} events was tried"
     if status := kept.made.get("status"):
         yield f"the workload failed ({how_ended(status)})"
     if found.controls is not None:

@@ -7,6 +7,7 @@ from math import floor
 from emmclab.crash import generated
 from emmclab.crash.finding import COMMANDS
 from emmclab.crash.json_types import CrashSummary, FindingFields
+from emmclab.crash.summary import NOT_TESTED
 
 #: Meaning of each broken promise, by level and promise.
 _BROKEN = {
@@ -77,7 +78,7 @@ def headline(summary: CrashSummary) -> str:
     if findings:
         one = findings[0]
         return f"{who(one['level'], summary)} broke a promise: {broken(one)}, {shown_in(one, states)}"
-    if summary["doubts"] and summary["options"]["check"] is not None:
+    if summary["verdict"] == NOT_TESTED:
         return f"Not tested: {summary['doubts'][0]}"
     layers = summary["log"]["layers"]
     below = f" below {', '.join(layers)}" if layers else ""

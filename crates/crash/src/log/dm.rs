@@ -168,7 +168,7 @@ pub(crate) fn read(path: &Path, sectors: u64, base: Option<&Path>) -> Result<Run
             .map_err(|error| error.in_file(path).at_offset(input.offset))?;
         builder.add(&Record::Complete { port, number, at: done })?;
     }
-    builder.finish(header, hash.digest(), truncated)
+    builder.finish(header, path, hash.digest(), truncated)
 }
 
 /// Reads the contents of the device at the start of the log.

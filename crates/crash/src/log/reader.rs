@@ -109,6 +109,11 @@ impl LogReader {
         !self.ended
     }
 
+    /// The file of the log.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Identifies this log: a hash of what was read so far.
     pub fn identity(&self) -> u64 {
         self.hash.digest()
