@@ -3,6 +3,8 @@
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasherDefault, Hasher};
 
+use crate::misses::GROUPS;
+
 /// A page by its hashed number; distinct pages have distinct keys.
 pub(crate) type Key = u64;
 /// A map by key.
@@ -30,6 +32,12 @@ pub(crate) fn key_of(space: u32, page: u64) -> Key {
 #[inline]
 pub(crate) fn is_sampled(key: Key, shift: u32) -> bool {
     (key >> 32) & ((1 << shift) - 1) == 0
+}
+
+/// The group of a page; its bits are not those of samples of up to one page in `2^24`.
+#[inline]
+pub(crate) fn group_of(key: Key) -> usize {
+    (key >> 56) as usize % GROUPS
 }
 
 /// A hasher that uses a key as its own hash.

@@ -20,6 +20,7 @@ mod hash;
 mod lists;
 mod lru;
 mod miss_ratios;
+mod misses;
 mod options;
 mod policy;
 mod s3_fifo;

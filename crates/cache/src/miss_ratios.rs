@@ -4,8 +4,10 @@ use emmclab_base::{Request, Result};
 use serde::Serialize;
 
 use crate::hash::{Key, key_of};
+use crate::lru::{Lru, MOST};
+use crate::misses::Misses;
 use crate::options::CacheOptions;
-use crate::policy::PolicyKind;
+use crate::policy::{Make, Method, PolicyKind};
 use crate::tier::Tier;
 
 /// Sectors in a page of 4 KB.
@@ -15,10 +17,13 @@ const PAGE_KB: u64 = 4;
 const MAX_PAGES: u64 = 1 << 18;
 /// Up to this number of touches, a trace is simulated exactly. They are kept until it is known whether the trace is longer; 8 MB.
 const EXACT_TOUCHES: usize = 1 << 20;
-/// Least number of pages of a sampled cache, if the sampling allows it.
-const LEAST_PAGES: u64 = 32;
-/// At least one page in `2^6` = 64 is simulated.
-const COARSEST: u32 = 6;
+/// Least number of pages of a sampled cache: CLOCK with few pages evicts otherwise than with many. A cache that would have fewer is
+/// simulated exactly.
+const LEAST_PAGES: u64 = 128;
+/// A sample has at most one page in `2^3`.
+const FINEST: u32 = 3;
+/// The sampled caches of a policy have at most this number of pages together.
+const MOST_PAGES: u64 = 1 << 19;
 
 /// A point of a miss-ratio curve.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -31,38 +36,48 @@ pub struct MissRatioRow {
     pub op: &'static str,
     /// Percentage of touches of 4 KB pages that miss; first touches count as misses.
     pub miss_pct: f64,
+    /// Half of the 95 % confidence interval of `miss_pct`, in percentage points; 0 if exact.
+    pub error_pct: f64,
     /// One page in this many was simulated; 1 means exact.
     pub sampling: u64,
 }
 
-/// Miss ratios of caches, by sampled simulation.
+/// Miss ratios of caches.
 ///
-/// A trace of up to 2^20 page touches is simulated exactly. For a longer one, each cache is simulated with one page in `2^k`,
-/// chosen by its hash, at `1 / 2^k` of its size: SHARDS with a fixed rate (Waldspurger et al., "Efficient MRC Construction with
-/// SHARDS", FAST 2015). `k` is the largest value for which the small cache still has 32 pages, but at most 6. If the sample has
-/// more or fewer touches than expected, the difference counts as hits (SHARDS-adj). Memory is needed for the small caches and for
-/// the pages that they remember: for each policy about 100 bytes for one in 64 of the pages of the largest cache or of the trace,
-/// at most.
+/// LRU is exact for all sizes, by one pass over the stack distances, as long as its pages fit into 100 MB, as those of a cache of
+/// 4 GB do; of more pages one in `2^k` is simulated, the same for all sizes.
+///
+/// The other policies are simulated exactly for a trace of up to 2^20 page touches. For a longer one, they are simulated with one
+/// page in `2^k`, chosen by its hash, at `1 / 2^k` of their size: SHARDS with a fixed rate (Waldspurger et al., "Efficient MRC
+/// Construction with SHARDS", FAST 2015). `k` is 3, or larger if all caches of a policy together would have more than 2^19 pages
+/// (about 80 MB); it is the same for all sizes, except that a cache that would have fewer than 128 pages is simulated exactly.
+///
+/// The sample gives the difference of a policy to LRU, which is known without it. The error follows from the differences between 16
+/// groups of pages.
 #[derive(Clone, Debug)]
 pub struct MissRatios {
     options: CacheOptions,
     kinds: Vec<PolicyKind>,
     /// Sizes in pages, ascending.
     sizes: Vec<u64>,
-    /// The touches so far, until there are too many for an exact simulation.
+    lru: Lru,
+    /// The policies with one cache for each size.
+    each: Vec<Make>,
+    /// One page in `2^sample` is simulated of them in a long trace.
+    sample: u32,
+    /// The touches so far, until there are too many for an exact simulation of `each`.
     first: Vec<Key>,
     /// From the finest sampling to the coarsest; empty until the first touches are replayed.
     tiers: Vec<Tier>,
     touches: u64,
-    /// Sums of other recordings: touches, estimated misses by policy and size, and the coarsest sampling by size.
     others: Others,
 }
 
+/// Sums of other recordings: touches, and misses by policy and size.
 #[derive(Clone, Debug, Default)]
 struct Others {
     touches: u64,
-    misses: Vec<Vec<u64>>,
-    shifts: Vec<u32>,
+    misses: Vec<Vec<Misses>>,
 }
 
 impl MissRatios {
@@ -72,13 +87,18 @@ impl MissRatios {
     /// [`emmclab_base::Kind::Config`] for unknown policies and impossible sizes.
     pub fn new(options: &CacheOptions) -> Result<Self> {
         let (kinds, sizes) = (options.kinds()?, options.sizes_pages()?);
-        let others = Others {
-            touches: 0,
-            misses: vec![vec![0; sizes.len()]; kinds.len()],
-            shifts: vec![0; sizes.len()],
+        let make = |kind: &PolicyKind| match kind.method {
+            Method::Stack => None,
+            Method::Each(make) => Some(make),
         };
+        let pages: u64 = sizes.iter().sum();
+        let sample = FINEST.max(pages.div_ceil(MOST_PAGES).next_power_of_two().ilog2());
+        let others = Others { touches: 0, misses: vec![vec![Misses::default(); sizes.len()]; kinds.len()] };
         let mut ratios = Self {
             options: options.clone(),
+            lru: Lru::new(&sizes, if options.exact { usize::MAX } else { MOST }, 0),
+            each: kinds.iter().filter_map(make).collect(),
+            sample,
             kinds,
             sizes,
             first: Vec::new(),
@@ -108,10 +128,18 @@ impl MissRatios {
 
     #[inline]
     fn touch(&mut self, page: Key) {
+        self.lru.touch(page);
+        if !self.each.is_empty() {
+            self.touch_each(page);
+        }
+    }
+
+    #[inline]
+    fn touch_each(&mut self, page: Key) {
         if self.tiers.is_empty() {
             self.first.push(page);
             if self.first.len() > EXACT_TOUCHES {
-                self.start(COARSEST);
+                self.start(self.sample);
             }
             return;
         }
@@ -122,17 +150,14 @@ impl MissRatios {
         }
     }
 
-    /// Creates the caches, with a sampling no coarser than `coarsest`, and replays the touches that were kept.
-    fn start(&mut self, coarsest: u32) {
-        let shift = |pages: &u64| (pages / LEAST_PAGES).checked_ilog2().unwrap_or(0).min(coarsest);
-        let kinds = &self.kinds;
-        self.tiers = self
-            .sizes
-            .chunk_by(|a, b| shift(a) == shift(b))
-            .map(|sizes| Tier::new(shift(&sizes[0]), kinds, sizes))
-            .collect();
+    /// Creates the caches with one page in `2^shift`, but small ones with all, and replays the touches that were kept.
+    fn start(&mut self, shift: u32) {
+        let small = self.sizes.partition_point(|pages| shift > 0 && pages >> shift < LEAST_PAGES);
+        let (small, large) = self.sizes.split_at(small);
+        let tiers = [(0, small), (shift, large)].into_iter().filter(|(_, sizes)| !sizes.is_empty());
+        self.tiers = tiers.map(|(shift, sizes)| Tier::new(shift, &self.each, sizes)).collect();
         for page in std::mem::take(&mut self.first) {
-            self.touch(page);
+            self.touch_each(page);
         }
     }
 
@@ -142,21 +167,15 @@ impl MissRatios {
         if goes_on {
             std::mem::swap(self, &mut other);
         }
-        let (misses, shifts) = other.sums();
         self.others.touches += other.touches + other.others.touches;
-        for (mine, theirs) in self.others.misses.iter_mut().flatten().zip(misses.into_iter().flatten()) {
-            *mine += theirs;
-        }
-        for (mine, theirs) in self.others.shifts.iter_mut().zip(shifts) {
-            *mine = theirs.max(*mine);
-        }
+        add(&mut self.others.misses, &other.misses());
     }
 
-    /// Returns the misses by policy and size, and the coarsest sampling by size, including other recordings.
-    fn sums(&self) -> (Vec<Vec<u64>>, Vec<u32>) {
+    /// Returns the misses by policy and size, including those of other recordings.
+    fn misses(&self) -> Vec<Vec<Misses>> {
         let exact;
         let tiers = if self.tiers.is_empty() {
-            let mut tier = Tier::new(0, &self.kinds, &self.sizes);
+            let mut tier = Tier::new(0, &self.each, &self.sizes);
             for page in &self.first {
                 tier.touch(*page);
             }
@@ -165,21 +184,22 @@ impl MissRatios {
         } else {
             &self.tiers
         };
-        let mut misses = vec![Vec::new(); self.kinds.len()];
-        let mut shifts = Vec::new();
+        let lru = self.lru.misses();
+        let mut each = vec![Vec::new(); self.each.len()];
         for tier in tiers {
-            for (all, own) in misses.iter_mut().zip(tier.misses()) {
-                shifts.resize(all.len() + own.len(), tier.shift());
+            let smaller = each.first().map_or(0, Vec::len);
+            for (all, own) in each.iter_mut().zip(tier.misses(&lru[smaller..])) {
                 all.extend(own);
             }
         }
-        for (mine, others) in misses.iter_mut().flatten().zip(self.others.misses.iter().flatten()) {
-            *mine += others;
-        }
-        for (mine, others) in shifts.iter_mut().zip(&self.others.shifts) {
-            *mine = (*mine).max(*others);
-        }
-        (misses, shifts)
+        let mut each = each.into_iter();
+        let of_kind = |kind: &PolicyKind| match kind.method {
+            Method::Stack => Some(lru.clone()),
+            Method::Each(_) => each.next(),
+        };
+        let mut own: Vec<Vec<Misses>> = self.kinds.iter().filter_map(of_kind).collect();
+        add(&mut own, &self.others.misses);
+        own
     }
 
     /// Returns the curves, policy by policy; empty if no request used a cache.
@@ -188,19 +208,67 @@ impl MissRatios {
         if touches == 0 {
             return Vec::new();
         }
-        let (misses, shifts) = self.sums();
+        let pct = |touched: f64| (100.0 * touched / touches as f64).min(100.0);
         let mut rows = Vec::new();
-        for (kind, misses) in self.kinds.iter().zip(misses) {
-            for ((size, misses), shift) in self.sizes.iter().zip(misses).zip(&shifts) {
+        for (kind, misses) in self.kinds.iter().zip(self.misses()) {
+            for (size, misses) in self.sizes.iter().zip(misses) {
                 rows.push(MissRatioRow {
                     policy: kind.name,
                     cache_kb: size * PAGE_KB,
                     op: self.options.ops.name(),
-                    miss_pct: (100.0 * misses as f64 / touches as f64).min(100.0),
-                    sampling: 1 << shift,
+                    miss_pct: pct(misses.total() as f64),
+                    error_pct: pct(misses.error()),
+                    sampling: 1 << misses.shift,
                 });
             }
         }
         rows
+    }
+}
+
+/// Adds misses by policy and size.
+fn add(some: &mut [Vec<Misses>], others: &[Vec<Misses>]) {
+    for (one, other) in some.iter_mut().flatten().zip(others.iter().flatten()) {
+        *one = one.plus(other);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Touches of 20,000 pages, the first ones most often, with scans between. The pages have other hashes in each space.
+    fn touch_all(ratios: &mut MissRatios, space: u32) {
+        for number in 0..200_000_u64 {
+            let uniform = (key_of(7, number) >> 11) as f64 / (1_u64 << 53) as f64;
+            let scanned = 20_000 + number / 10 % 80_000;
+            let page = if number % 4_000 < 400 { scanned } else { (20_000.0 * uniform.powi(2)) as u64 };
+            ratios.touch(key_of(space, page));
+            ratios.touches += 1;
+        }
+    }
+
+    #[test]
+    fn the_exact_miss_ratio_is_within_the_error_of_most_samples() {
+        let options = CacheOptions { sizes_kb: vec![8_192, 32_768, 131_072], ..CacheOptions::default() };
+        let mut exact = MissRatios::new(&CacheOptions { exact: true, ..options.clone() }).unwrap();
+        touch_all(&mut exact, 0);
+        let exact = exact.rows();
+        let (mut within, mut rows) = (0, 0);
+        for space in 1..=10 {
+            let mut ratios = MissRatios::new(&options).unwrap();
+            ratios.start(ratios.sample);
+            touch_all(&mut ratios, space);
+            for (row, exact) in ratios.rows().iter().zip(&exact) {
+                if row.policy == "lru" {
+                    assert_eq!(row, exact);
+                    continue;
+                }
+                assert!(row.sampling == 8 && row.error_pct < 4.0, "{row:?}");
+                within += usize::from((row.miss_pct - exact.miss_pct).abs() <= row.error_pct);
+                rows += 1;
+            }
+        }
+        assert!(10 * within >= 9 * rows, "{within} of {rows} estimates are within their error");
     }
 }

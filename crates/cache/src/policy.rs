@@ -33,9 +33,12 @@ impl Clone for Box<dyn Policy> {
 pub(crate) enum Method {
     /// One pass for all sizes, with stack distances.
     Stack,
-    /// One cache for each size, created by a function of its number of pages.
-    Each(fn(usize) -> Box<dyn Policy>),
+    /// One cache for each size.
+    Each(Make),
 }
+
+/// Creates a cache of a number of pages.
+pub(crate) type Make = fn(usize) -> Box<dyn Policy>;
 
 /// A replacement policy.
 #[derive(Clone, Copy, Debug)]

@@ -75,7 +75,8 @@ class Caches:
         bool,
         typer.Option(
             "--cache-exact",
-            help="Follow every page; by default a trace of more than 1,048,576 page touches is sampled.",
+            help="Follow every page; by default policies other than lru follow a sample in a trace of more "
+            "than 1,048,576 page touches, and their errors are shown.",
             rich_help_panel="Caches",
         ),
     ] = False

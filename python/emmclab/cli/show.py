@@ -349,7 +349,6 @@ def _caches(console: Console, profile: Profile) -> None:
     table.add_column("Size", justify="right")
     for policy in policies:
         table.add_column(policy, justify="right")
-    table.add_column("Pages\nfollowed", justify="right")
     sizes = list(dict.fromkeys(row["cache_kb"] for row in rows))
     last = {row["policy"]: row["miss_pct"] for row in rows}
     enough = next(
@@ -362,11 +361,18 @@ def _caches(console: Console, profile: Profile) -> None:
         table.caption_justify = "left"
     for size in sizes[: enough + 1]:
         own = {row["policy"]: row for row in rows if row["cache_kb"] == size}
-        sampling = next(iter(own.values()))["sampling"]
-        followed = "all" if sampling == 1 else f"1 in {sampling}"
-        table.add_row(size_text(size), *(f"{own[policy]['miss_pct']:.1f}" for policy in policies), followed)
+        table.add_row(size_text(size), *(_miss_ratio(own[policy]) for policy in policies))
     console.print()
     console.print(table)
+    if sampled := {row["policy"]: row["sampling"] for row in rows if row["sampling"] > 1}:
+        names = ", ".join(f"{policy} 1 in {sampling}" for policy, sampling in sampled.items())
+        note = f"±: 95 % interval of an estimate from a sample of the pages ({names}; --cache-exact: all)"
+        console.print(Text(note, "dim"), soft_wrap=True)
+
+
+def _miss_ratio(row: Row) -> str:
+    """Return a miss ratio, with its error if pages are sampled."""
+    return f"{row['miss_pct']:.1f}" + (f" ±{row['error_pct']:.1f}" if row["sampling"] > 1 else "")
 
 
 def _sparks(console: Console, profiles: Sequence[Profile]) -> None:

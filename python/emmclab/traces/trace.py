@@ -316,8 +316,8 @@ class Trace:
                 `miss_ratio`, for 4 KB pages.
             cache_sizes: sizes of these caches, as `"512KB,16MB"` or in KB; 1 MB to 4 GB if None.
             cache_ops: requests that access the caches: `all`, `read` or `write`.
-            cache_exact: track every page; otherwise, in a trace of more than 2**20 page touches, one page in
-                up to 64 is tracked.
+            cache_exact: track every page; otherwise policies other than LRU track one page in 8 in a trace of
+                more than 2**20 page touches, and `error_pct` is half of the 95 % interval.
 
         Raises:
             ConfigError: an option is invalid.

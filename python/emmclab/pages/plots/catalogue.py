@@ -124,7 +124,8 @@ FIGURES = (
     Figure(
         "miss_ratio",
         "Miss ratio of caches",
-        "Share of touches of 4 KB pages that miss, by size and replacement policy.",
+        "Share of touches of 4 KB pages that miss, by size and replacement policy; vertical bars are the "
+        "95 % interval of estimates from a sample of the pages.",
         pages.miss_ratio,
         wide=True,
         optional=True,

@@ -44,7 +44,11 @@ def miss_ratio(rows: Rows) -> Chart:
     several = {"strokeDash": alt.StrokeDash("trace:N", title=None, sort=traces_of(rows))}
     base = (
         chart_of(rows)
-        .transform_calculate(size_mb="datum.cache_kb / 1024")
+        .transform_calculate(
+            size_mb="datum.cache_kb / 1024",
+            low="datum.miss_pct - datum.error_pct",
+            high="datum.miss_pct + datum.error_pct",
+        )
         .encode(
             x=alt.X(
                 "size_mb:Q",
@@ -60,7 +64,8 @@ def miss_ratio(rows: Rows) -> Chart:
             **(several if len(traces_of(rows)) > 1 else {}),
         )
     )
-    return base.mark_line() + base.mark_point(filled=True, size=25)
+    error = base.mark_rule().encode(y="low:Q", y2="high:Q")
+    return base.mark_line() + error + base.mark_point(filled=True, size=25)
 
 
 def hot_pages(rows: Rows) -> Chart:
