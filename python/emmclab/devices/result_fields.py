@@ -17,7 +17,7 @@ _SHOWN_AS = {"byte": "MB", "block": "", "map unit": ""}
 _COUNTS = {"_bytes": ("byte", 1), "_ms": ("ms", 3), "_pct": ("%", 0)}
 #: Significant digits of a figure in a sentence.
 _IN_WORDS = 2
-#: Least number of significant digits of figures that a sentence compares, and their most decimals.
+#: Least number of significant digits of figures that a sentence compares, and the most that are added.
 _SIGNIFICANT, _MOST_DIGITS = 3, 9
 
 
@@ -101,15 +101,15 @@ class ResultField(NamedTuple):
 
         >>> result_field("response.p99_ms").beside(0.0661, 0.0684)
         ['0.0661 ms', '0.0684 ms']
-        >>> result_field("response.p99_ms").beside(26.0, 27.0)
-        ['26.00 ms', '27.00 ms']
+        >>> result_field("response.p99_ms").beside(26.0, 0.2652), result_field("response.p99_ms").beside(1, 1)
+        (['26.00 ms', '0.265 ms'], ['1.00 ms', '1.00 ms'])
         """
         shown = [value / _BYTES[self.shown_unit] if self.unit == "byte" else value for value in values]
-        least = min((abs(value) for value in shown if value), default=1.0)
-        digits = max(_IN_WORDS, _SIGNIFICANT - 1 - math.floor(math.log10(least)))
-        while digits < _MOST_DIGITS and len({f"{value:.{digits}f}" for value in shown}) < len({*shown}):
-            digits += 1
-        return [f"{value:,.{digits}f} {self.shown_unit}".strip() for value in shown]
+        for more in range(_MOST_DIGITS):
+            texts = [f"{value:,.{_decimals(value) + more}f}" for value in shown]
+            if len({*texts}) == len({*shown}):
+                break
+        return [f"{text} {self.shown_unit}".strip() for text in texts]
 
     def rounded(self, value: float) -> str:
         """Format a figure for a sentence, without its unit.
@@ -121,6 +121,11 @@ class ResultField(NamedTuple):
 
     def _number(self, value: float, digits: int) -> str:
         return f"{value / _BYTES[self.shown_unit] if self.unit == 'byte' else value:,.{digits}f}"
+
+
+def _decimals(value: float) -> int:
+    """Return the number of decimals that a figure has in a comparison: two, or more for three digits."""
+    return max(_IN_WORDS, _SIGNIFICANT - 1 - math.floor(math.log10(abs(value)))) if value else _IN_WORDS
 
 
 class ResultGroup(NamedTuple):
