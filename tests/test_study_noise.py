@@ -212,6 +212,9 @@ def test_advice_names_no_best_option_within_the_noise() -> None:
     assert said.startswith("buffer: -50") and "not told" not in said and "one seed" not in said
     said = advised([1.0, 2.0, 3.0], buffer=[2.0, 1.0, 2.9])
     assert said.startswith("No option improves") and "one seed" not in said
+    said = advised([0.2661, 0.2701, 0.2681], cache=[0.2659, 0.2699, 0.2679])
+    assert said.startswith("No option inside the device improves the mean response by 1 % or more")
+    assert said.endswith("the largest change is cache: -0.07 % mean response (0.2681 ms -> 0.2679 ms)")
 
 
 def _advice(name: str, by_seed: dict[int, float]) -> Advice:

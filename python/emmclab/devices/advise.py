@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import as_completed, wait
@@ -33,6 +34,11 @@ FIGURES = {
 }
 #: All figures by which options can be ranked, with their names; for the lifetime, larger is better.
 ORDERS = {**{by: field.name for by, field in FIGURES.items()}, "lifetime": "lifetime"}
+
+
+#: Smallest change that is advice, in percent: the published figures to which presets are fitted have two or
+#: three digits, so that less is not known of a device.
+MATERIAL_PCT = 1.0
 
 
 @dataclass(frozen=True)
@@ -112,8 +118,8 @@ class Advised:
             field, scale = FIGURES[self.by], 1
         before, after = _mean(self.base_by_seed), _mean(best.by_seed)
         change = 100 * (after / before - 1) if before else 0.0
-        numbers = f"{field.rounded(scale * before)} -> {field.in_words(scale * after)}"
-        line = f"{best.option}: {signed(change)} % {metric} ({numbers})"
+        numbers = " -> ".join(field.beside(scale * before, scale * after))
+        line = f"{best.option}: {signed(change, _digits(change))} % {metric} ({numbers})"
         is_random, highest = is_random_run(self.base), self.by == "lifetime"
         known = [one for one in sound if one.by_seed]
         order = order_of([one.by_seed for one in known], highest_is_best=highest, is_random=is_random)
@@ -122,6 +128,11 @@ class Advised:
             line = f"No option improves the {metric} by more than chance; the best is {line}"
         elif beside.best:
             line = f"No option improves the {metric}; the best is {line}"
+        elif abs(change) < MATERIAL_PCT:
+            line = (
+                f"No option inside the device improves the {metric} by {MATERIAL_PCT:g} % or more; "
+                f"the largest change is {line}"
+            )
         elif order.alike:
             line += f"; not told apart: {', '.join(known[place].option for place in order.alike)}"
         return line if order.is_tested else f"{line}; {untested('--seeds 5')}"
@@ -379,6 +390,15 @@ class Runs(NamedTuple):
             lives[0].passes,
             lives[0].precondition,
         )
+
+
+def _digits(change_pct: float) -> int:
+    """Return the number of decimals with which a change is seen: one, or more if that would print 0.0.
+
+    >>> _digits(-12.34), _digits(-0.004), _digits(0.0)
+    (1, 3, 1)
+    """
+    return max(1, -math.floor(math.log10(abs(change_pct)))) if change_pct else 1
 
 
 def _mean(values: Mapping[int, float]) -> float:
