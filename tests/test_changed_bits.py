@@ -95,12 +95,14 @@ def test_damage_is_named_by_file_and_place_and_ends_with_exit_code_2(tmp_path: P
         assert f"{path}: byte 16384: the file is damaged since it was written" in done.stderr, done.stderr
 
 
-@pytest.mark.parametrize("writer", ["duckdb", "pyarrow"])
+@pytest.mark.parametrize("writer", ["duckdb", "pyarrow", "pandas"])
 def test_a_file_that_another_tool_rewrote_is_read_as_one_of_that_tool(tmp_path: Path, writer: str) -> None:
     path, copy = tmp_path / "trace.parquet", tmp_path / "copy.parquet"
     trace(path)
     if writer == "duckdb":
         pytest.importorskip("duckdb").sql(f"copy (from '{path}') to '{copy}' (format parquet)")
+    elif writer == "pandas":
+        pytest.importorskip("pandas").read_parquet(path).to_parquet(copy)
     else:
         parquet = pytest.importorskip("pyarrow.parquet")
         parquet.write_table(parquet.read_table(path), copy)

@@ -77,7 +77,12 @@ impl Batch {
         processes: &mut GrowingNames,
         devices: &mut GrowingNames,
     ) -> Result<Self> {
-        let found = |column: Column| record.column_by_name(column.name());
+        // Other tools give a column without values a type of their own: pandas writes numbers as Float64 and names as Null.
+        let has_values = |array: &ArrayRef| array.logical_null_count() < array.len();
+        let found = |column: Column| {
+            let array = record.column_by_name(column.name());
+            array.filter(|array| *array.data_type() == column.data_type() || has_values(array))
+        };
         for column in Column::ALL.into_iter().filter(|column| !column.of_notes()) {
             let Some(array) = found(column) else {
                 if column.optional() {

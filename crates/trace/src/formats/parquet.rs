@@ -381,6 +381,8 @@ fn wanted_schema(found: &Schema) -> Arc<Schema> {
 /// The type found, with text as a dictionary if `wanted` has one.
 fn with_dictionaries(found: &DataType, wanted: &DataType) -> DataType {
     match (found, wanted) {
+        // Arrow's description of the column; in Parquet it is one without values.
+        (DataType::Dictionary(_, values), _) if **values == DataType::Null => DataType::Null,
         (DataType::Utf8 | DataType::Dictionary(..), DataType::Dictionary(..)) => wanted.clone(),
         (DataType::List(item), DataType::List(wanted)) => {
             let data_type = with_dictionaries(item.data_type(), wanted.data_type());
