@@ -71,6 +71,12 @@ def test_a_command_with_an_option_without_effect_ends_with_the_cure(
     assert said in done.stderr and cure in done.stderr.partition("hint:")[2], done.stderr
 
 
+@pytest.mark.parametrize("what", ["nexus5", "gc.policy", "watermark", "nexus5 ufs31"])
+def test_options_of_reading_are_refused_where_no_trace_is_read(what: str) -> None:
+    done = emmclab("explain", *what.split(), "--only", "op=read")
+    assert done.returncode == 2 and "--only is for reading a trace" in done.stderr, done.stderr
+
+
 def test_options_that_need_or_exclude_others_are_refused_by_their_command() -> None:
     for name, needs in NEEDS.items():
         for option, others in needs.items():

@@ -150,6 +150,7 @@ def explain(
     pair.refuse()
     is_preset = not trace.exists() and str(trace) in _core.device_presets()
     if is_preset or trace.suffix == ".toml":
+        reading.refuse(str(what))
         _explain_device(configured(str(trace), [], capacity), as_json, changed=changed)
         return
     for option, does, given in (
@@ -164,17 +165,21 @@ def explain(
                 hint="give it with the name of a device",
             )
     if reading.format is None and holds_registers(trace):
+        reading.refuse(str(what))
         explain_registers(registers(trace), as_json)
         return
     if holds_results(trace):
+        reading.refuse(str(what))
         explain_results(stored_in(trace), as_json)
         return
     if not trace.exists():
         is_path = "/" in str(trace) or str(trace) == "-"
         if define(str(trace)) is None and not is_path and (meanings := named(str(trace))):
+            reading.refuse(str(what))
             explain_named(meanings, as_json)
             return
         if str(trace) not in bundled_by_name() and _is_word(str(trace)):
+            reading.refuse(str(what))
             _explain_word(str(trace), as_json)
             return
         trace = or_bundled(trace)

@@ -74,6 +74,8 @@ def explain_pair(
 ) -> None:
     """Print what differs between two results, or two devices."""
     devices = [_is_device(name) for name in (first, second)]
+    if pair.trace is None:
+        reading.refuse(f"{first} {second}")
     if devices[0] != devices[1]:
         names = (first, second) if devices[0] else (second, first)
         raise ConfigError(

@@ -209,6 +209,21 @@ class Reading:
             if value not in (None, []) and value != usual[name]
         }
 
+    def refuse(self, name: str) -> None:
+        """Reject options of reading for what is not a trace.
+
+        Raises:
+            ConfigError: there are such options.
+        """
+        for field in self.given():
+            option = f"--{field.replace('_', '-')}"
+            raise ConfigError(
+                f"{option} is for reading a trace, and no trace is read for `{name}`",
+                kind="config",
+                field=option,
+                hint="leave it out",
+            )
+
     @property
     def changes(self) -> bool:
         """Whether options shift requests, leave some out, or change which count as re-issued."""
