@@ -35,6 +35,19 @@ def test_a_preset_from_fio_runs_and_answers_as_measured(trace: Path, tmp_path: P
     assert api.calibrate(source, name="card", capacity_gb=4)["toml"] == found["toml"]
 
 
+def test_an_error_in_results_of_fio_names_their_file(tmp_path: Path) -> None:
+    source = _fio(tmp_path / "deep.json")
+    for old, new, field in (
+        ('"bs": "4k"', '"bs": "4k", "iodepth": "8"', "iodepth"),
+        ('"bs": "8k"', '"bs": "8k", "direct": "0"', "direct"),
+    ):
+        changed = tmp_path / f"{field}.json"
+        changed.write_text(source.read_text().replace(old, new))
+        done = emmclab("calibrate", changed, "-o", tmp_path / "preset.toml")
+        assert done.returncode == 2 and done.stderr.startswith(f"error: {changed}: field `{field}`")
+        assert not (tmp_path / "preset.toml").exists()
+
+
 def test_words_go_to_stderr_and_the_preset_to_its_file(trace: Path, tmp_path: Path) -> None:
     preset = tmp_path / "phone.toml"
     done = emmclab("calibrate", trace, "-o", preset)

@@ -1,13 +1,12 @@
 //! Results of `fio --output-format=json` (fio 3 HOWTO, "JSON output"): completion latency by operation and block size.
 //!
-//! Notes around the JSON are ignored; a job with an error is refused, because its times are not those of the device.
-//! The size of a request is `io_bytes / total_ios`. The percentiles of `clat_ns` represent the requests; without them,
+//! Notes around the JSON are ignored. The size of a request is `io_bytes / total_ios`. The percentiles of `clat_ns` represent the requests; without them,
 //! the mean does so. Every second job in order of size is held out of the fit.
 
 use emmclab_trace::{Error, Kind, Op, Result, SECTOR_BYTES};
-use serde_json::Value;
 
-use crate::fio_json::{check_errors, results};
+use crate::fio_checks::{Entry, check, is_direct, request_bytes};
+use crate::fio_json::results;
 use crate::samples::Samples;
 
 /// Range of the percentiles that are used.
@@ -24,17 +23,24 @@ struct Job {
 /// Collects the samples of a file of `fio --output-format=json`.
 ///
 /// # Errors
-/// If the text is no fio result, or a job ran more than one request at a time.
+/// If the text is no fio result, or the latencies of a job are not those of single requests to a device.
 pub fn samples_of_fio(text: &str) -> Result<Samples> {
-    let mut jobs = Vec::new();
+    let (mut jobs, mut direct) = (Vec::new(), true);
     for result in results(text)? {
-        let Some(entries) = result["jobs"].as_array() else {
+        let Some(values) = result["jobs"].as_array() else {
             return Err(Error::new(Kind::Syntax, "has no list of jobs")
                 .of_field("jobs", 0, b"")
                 .hint("run fio with --output-format=json"));
         };
+        let global = &result["global options"];
+        let entries: Vec<_> = values.iter().map(|value| Entry { value, global }).collect();
+        check(&entries, result["fio version"].as_str().unwrap_or(""))?;
         for entry in entries {
-            jobs.extend(jobs_of(entry, &result["global options"])?);
+            let before = jobs.len();
+            for (side, op) in [("read", Op::Read), ("write", Op::Write)] {
+                jobs.extend(job(entry, side, op)?);
+            }
+            direct &= jobs.len() == before || is_direct(entry);
         }
     }
     if jobs.is_empty() {
@@ -44,6 +50,11 @@ pub fn samples_of_fio(text: &str) -> Result<Samples> {
     }
     jobs.sort_by_key(|job| (job.op, job.sectors));
     let mut samples = Samples::default();
+    if !direct {
+        samples.warn(
+            "the options of the jobs do not include direct=1: without it, fio measures the page cache of the host and not the device",
+        );
+    }
     for (i, job) in jobs.iter().enumerate() {
         let each = job.count.div_ceil(job.times_us.len());
         for time in &job.times_us {
@@ -53,33 +64,14 @@ pub fn samples_of_fio(text: &str) -> Result<Samples> {
     Ok(samples)
 }
 
-/// The directions of a job that did I/O.
-fn jobs_of(entry: &Value, global: &Value) -> Result<Vec<Job>> {
-    check_errors(entry)?;
-    let depth = [&entry["job options"]["iodepth"], &global["iodepth"]]
-        .into_iter()
-        .find_map(|depth| depth.as_str()?.parse::<u32>().ok())
-        .unwrap_or(1);
-    let name = entry["jobname"].as_str().unwrap_or("");
-    if depth > 1 {
-        return Err(Error::new(Kind::Value, format!("job `{name}` ran {depth} requests at once"))
-            .of_field("iodepth", 0, depth.to_string().as_bytes())
-            .hint("run fio without waiting in its latencies, one request at a time: fio with --iodepth=1 --numjobs=1 --direct=1"));
-    }
-    let mut jobs = Vec::new();
-    for (key, op) in [("read", Op::Read), ("write", Op::Write)] {
-        jobs.extend(job(&entry[key], op, name)?);
-    }
-    Ok(jobs)
-}
-
 /// One direction of a job; `None` if it did no I/O.
-fn job(side: &Value, op: Op, name: &str) -> Result<Option<Job>> {
+fn job(entry: Entry<'_>, key: &str, op: Op) -> Result<Option<Job>> {
+    let (side, name) = (&entry.value[key], entry.name());
     let count = side["total_ios"].as_u64().unwrap_or(0);
     if count == 0 {
         return Ok(None);
     }
-    let bytes = side["io_bytes"].as_u64().unwrap_or(0) / count;
+    let bytes = request_bytes(entry, key)?;
     let sectors = u32::try_from(bytes / SECTOR_BYTES).unwrap_or(0);
     if sectors == 0 || sectors > 1 << 16 {
         return Err(Error::new(

@@ -72,35 +72,6 @@ fn jobs(result: &Value) -> Vec<(&Value, &Value)> {
     entries.map(|entry| (&entry["jobname"], &entry["job options"])).collect()
 }
 
-/// Refuses a job that failed or had failing requests.
-///
-/// # Errors
-/// With the job's name and its error.
-pub(crate) fn check_errors(entry: &Value) -> Result<()> {
-    let name = entry["jobname"].as_str().unwrap_or("");
-    let code = entry["error"].as_i64().unwrap_or(0);
-    if code != 0 {
-        let reason = i32::try_from(code.abs()).map(std::io::Error::from_raw_os_error);
-        let reason = reason.map_or_else(|_| String::new(), |reason| format!(": {reason}"));
-        return Err(Error::new(Kind::Value, format!("job `{name}` ended with error {code}{reason}"))
-            .of_field("error", 0, code.to_string().as_bytes())
-            .hint("correct the cause and run the job again: times of failed requests are not those of the device"));
-    }
-    let failed = entry["total_err"].as_u64().unwrap_or(0);
-    if failed > 0 {
-        let first = entry["first_error"].as_i64().unwrap_or(0);
-        return Err(Error::new(
-            Kind::Value,
-            format!("{failed} requests of job `{name}` failed, the first with error {first}"),
-        )
-        .of_field("total_err", 0, failed.to_string().as_bytes())
-        .hint(
-            "correct the cause and run the job again: times of failed requests are not those of the device",
-        ));
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -142,15 +113,5 @@ mod tests {
             assert!(error.hint_text().unwrap().contains("ends within"), "{length}: {error}");
         }
         assert!(results(&format!("{RESULT}{}", &RESULT[..90])).is_err());
-    }
-
-    #[test]
-    fn a_job_with_an_error_is_refused_by_name() {
-        let check = |text: &str| check_errors(&serde_json::from_str(text).unwrap());
-        check(r#"{"jobname": "r", "error": 0, "total_err": 0}"#).unwrap();
-        let error = check(r#"{"jobname": "r", "error": 5}"#).unwrap_err().to_string();
-        assert!(error.contains("job `r` ended with error 5: Input/output error"), "{error}");
-        let error = check(r#"{"jobname": "r", "error": 0, "total_err": 3, "first_error": 5}"#).unwrap_err();
-        assert!(error.to_string().contains("3 requests of job `r` failed"), "{error}");
     }
 }

@@ -38,7 +38,7 @@ pub fn calibrate(samples: &Samples, options: &CalibrateOptions) -> Result<Calibr
     }
     let mut random = Pcg64::new(u128::from(options.seed), 0x00CA_11B8);
     let tried = if half.len() < 3 { &all } else { &half };
-    let mut warnings = Vec::new();
+    let mut warnings = samples.warnings().to_vec();
     let link = assumed_link(&all, &mut warnings);
     let (shape, half_timing) = search::best_shape(tried, link, &mut random)?;
     let timing = search::refine(&shape, &half_timing, &all, link, &mut random);

@@ -5,6 +5,7 @@
 mod calibration;
 mod durability;
 mod fio;
+mod fio_checks;
 mod fio_json;
 mod fit;
 mod model;

@@ -98,6 +98,8 @@ pub struct Samples {
     skip_packed: bool,
     busy_until: Option<i64>,
     seen: u64,
+    /// Sentences on what the source of the samples leaves open.
+    warnings: Vec<String>,
 }
 
 impl Samples {
@@ -178,6 +180,15 @@ impl Samples {
             held_out,
             count,
         });
+    }
+
+    /// Adds a sentence on what the source of the samples leaves open.
+    pub(crate) fn warn(&mut self, sentence: &str) {
+        self.warnings.push(sentence.to_owned());
+    }
+
+    pub(crate) fn warnings(&self) -> &[String] {
+        &self.warnings
     }
 
     /// Completes the samples after the last request of a trace: marks a random half of the requests as held out, and

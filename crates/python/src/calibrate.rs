@@ -1,5 +1,7 @@
 //! Presets from measured service times.
 
+use std::path::PathBuf;
+
 use emmclab_calibrate::{CalibrateOptions, calibrate, samples_of_fio, samples_of_traces};
 use emmclab_trace::Combiner;
 use pyo3::prelude::*;
@@ -26,10 +28,11 @@ pub(crate) fn calibrate_trace(
     })
 }
 
-/// Fits a preset to the text of `fio --output-format=json`; the result as JSON.
+/// Fits a preset to the text of `fio --output-format=json` that `path` holds; the result as JSON.
 #[pyfunction]
 pub(crate) fn calibrate_fio(
     py: Python<'_>,
+    path: PathBuf,
     text: &str,
     name: String,
     source: String,
@@ -38,6 +41,7 @@ pub(crate) fn calibrate_fio(
 ) -> PyResult<String> {
     run(py, || {
         let options = CalibrateOptions { name, source, capacity_gb, seed };
-        to_json(&calibrate(&samples_of_fio(text)?, &options)?)
+        let found = samples_of_fio(text).and_then(|samples| calibrate(&samples, &options));
+        to_json(&found.map_err(|error| error.in_file(&path))?)
     })
 }

@@ -61,7 +61,7 @@ def calibrate(
                     hint="leave out --skip-packed",
                 )
             text = path.read_text(errors="replace")
-            return _result(_core.calibrate_fio(text, name, path.name, capacity_gb, seed))
+            return _result(_core.calibrate_fio(path, text, name, path.name, capacity_gb, seed))
         source = read(path)
     if source.is_synthetic:
         raise UnsupportedError(

@@ -2,4 +2,5 @@
 #![allow(clippy::float_cmp, clippy::unwrap_used, reason = "a test may fail")]
 
 mod calibrate;
+mod fio;
 mod what_is_measured;

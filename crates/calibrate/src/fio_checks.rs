@@ -1,0 +1,283 @@
+//! Refuses results of fio whose latencies are not those of single requests to a device: failed jobs, several requests at once, the
+//! page cache, several sizes in one job, and the units of fio 2.
+
+use emmclab_trace::{Error, Kind, Result, SECTOR_BYTES};
+use serde_json::Value;
+
+/// Requests at once on average from which a job did not wait for each one; a job of one request at a time has at most 1.
+const SEVERAL: f64 = 1.5;
+const ONE_AT_A_TIME: &str = "run fio without waiting in its latencies, one request at a time: fio with --iodepth=1 --numjobs=1 --direct=1, \
+                             and `stonewall` in each job";
+const ONE_SIZE: &str = "give each size a job of its own, with a single bs=";
+/// Engines that do not read and write through the block layer, with what they do instead.
+const NO_DEVICE: [(&str, &str); 3] = [
+    ("mmap", "which copies from the page cache"),
+    ("null", "which does no I/O"),
+    ("cpuio", "which does no I/O"),
+];
+
+/// A job of a result, with the options that all jobs of the result share.
+#[derive(Clone, Copy)]
+pub(crate) struct Entry<'a> {
+    pub value: &'a Value,
+    pub global: &'a Value,
+}
+
+impl<'a> Entry<'a> {
+    pub fn name(self) -> &'a str {
+        self.value["jobname"].as_str().unwrap_or("")
+    }
+
+    /// An option by one of its names: that of the job, or else the global one.
+    fn option(self, names: &[&str]) -> Option<&'a str> {
+        let of = |options: &'a Value| names.iter().find_map(|name| options[*name].as_str());
+        of(&self.value["job options"]).or_else(|| of(self.global))
+    }
+
+    /// Whether an option without a value, or with the value 1, is set.
+    fn has(self, name: &str) -> bool {
+        self.option(&[name]).is_some_and(|value| value != "0")
+    }
+
+    fn count(self, side: &str) -> u64 {
+        self.value[side]["total_ios"].as_u64().unwrap_or(0)
+    }
+
+    fn did_io(self) -> bool {
+        ["read", "write", "trim", "mixed"].iter().any(|side| self.count(side) > 0)
+    }
+
+    fn refused(self, problem: &str) -> Error {
+        Error::new(Kind::Value, format!("job `{}` {problem}", self.name()))
+    }
+}
+
+/// Checks every job of a result.
+///
+/// # Errors
+/// With the name of the first job whose latencies are not those of single requests, and the cause.
+pub(crate) fn check(entries: &[Entry<'_>], version: &str) -> Result<()> {
+    let beside = jobs_at_once(entries);
+    for (entry, jobs) in entries.iter().zip(beside) {
+        errors(*entry)?;
+        if !entry.did_io() {
+            continue;
+        }
+        units(*entry, version)?;
+        requests_at_once(*entry, jobs)?;
+        page_cache(*entry)?;
+        sizes(*entry)?;
+    }
+    Ok(())
+}
+
+/// Refuses a job that failed or had failing requests.
+fn errors(entry: Entry<'_>) -> Result<()> {
+    let again =
+        "correct the cause and run the job again: times of failed requests are not those of the device";
+    let code = entry.value["error"].as_i64().unwrap_or(0);
+    if code != 0 {
+        let reason = i32::try_from(code.abs()).map(std::io::Error::from_raw_os_error);
+        let reason = reason.map_or_else(|_| String::new(), |reason| format!(": {reason}"));
+        return Err(entry
+            .refused(&format!("ended with error {code}{reason}"))
+            .of_field("error", 0, code.to_string().as_bytes())
+            .hint(again));
+    }
+    let failed = entry.value["total_err"].as_u64().unwrap_or(0);
+    if failed > 0 {
+        let first = entry.value["first_error"].as_i64().unwrap_or(0);
+        return Err(entry
+            .refused(&format!("had {failed} failed requests, the first with error {first}"))
+            .of_field("total_err", 0, failed.to_string().as_bytes())
+            .hint(again));
+    }
+    Ok(())
+}
+
+/// Refuses what fio 2 and older write: latencies in microseconds, and `io_bytes` in KB.
+fn units(entry: Entry<'_>, version: &str) -> Result<()> {
+    let is_old = ["fio-1.", "fio-2."].iter().any(|old| version.starts_with(old));
+    let has_microseconds = ["read", "write"].iter().any(|side| {
+        let side = &entry.value[*side];
+        side["clat"]["mean"].is_number() && !side["clat_ns"].is_object()
+    });
+    if is_old || has_microseconds {
+        let program = if version.is_empty() { "fio 2 or older" } else { version };
+        return Err(entry
+            .refused(&format!(
+                "was run by {program}, whose latencies are whole microseconds and whose io_bytes are KB"
+            ))
+            .of_field("fio version", 0, version.as_bytes())
+            .hint("use fio 3 or later, which writes nanoseconds and bytes"));
+    }
+    Ok(())
+}
+
+/// The number of jobs that ran at the same time as each of these, itself included. fio starts the jobs of a group together; a job with
+/// `stonewall` waits for those before it and begins a group, and one with `new_group` alone does not wait.
+fn jobs_at_once(entries: &[Entry<'_>]) -> Vec<u64> {
+    let mut groups: Vec<usize> = Vec::with_capacity(entries.len());
+    for (at, entry) in entries.iter().enumerate() {
+        let group = match at.checked_sub(1).map(|before| (before, &entries[before].value["groupid"])) {
+            Some((before, id)) => {
+                let is_same = id.is_u64() && *id == entry.value["groupid"] && !entry.has("wait_for");
+                let is_beside = entry.has("new_group") && !entry.has("stonewall");
+                groups[before] + usize::from(!is_same && !is_beside)
+            }
+            None => 0,
+        };
+        groups.push(group);
+    }
+    let of = |(entry, group): (&Entry<'_>, &usize)| {
+        let same = entries.iter().zip(&groups).filter(|(other, also)| *also == group && other.did_io());
+        // With `group_reporting` one entry stands for all clones of a job.
+        let clones = entry.option(&["numjobs"]).and_then(|jobs| jobs.parse().ok()).unwrap_or(1);
+        clones.max(same.count() as u64)
+    };
+    entries.iter().zip(&groups).map(of).collect()
+}
+
+/// Refuses a job with several requests at once: by the depths that fio counted (or else the depth asked for), by the jobs beside it, or
+/// by Little's law, which needs no options.
+fn requests_at_once(entry: Entry<'_>, jobs: u64) -> Result<()> {
+    let levels = entry.value["iodepth_level"].as_object().into_iter().flatten();
+    let seen: Vec<_> = levels.filter(|(_, share)| share.as_f64().is_some_and(|share| share > 0.0)).collect();
+    let level = |name: &str| name.trim_start_matches(">=").parse().unwrap_or(1_u64);
+    let deepest = seen.iter().max_by_key(|(name, _)| level(name));
+    let asked = || {
+        let depth = entry.option(&["iodepth"]).and_then(|depth| depth.parse::<u64>().ok()).unwrap_or(1);
+        (depth, "iodepth", depth.to_string())
+    };
+    let (depth, field, value) = deepest
+        .map_or_else(asked, |(name, share)| (level(name), "iodepth_level", format!("{name}: {share} %")));
+    let refused = |problem: &str, field: &str, value: &str| {
+        Err(entry.refused(problem).of_field(field, 0, value.as_bytes()).hint(ONE_AT_A_TIME))
+    };
+    if depth > 1 {
+        let each = if jobs > 1 { format!(" in each of {jobs} jobs") } else { String::new() };
+        return refused(&format!("ran {depth} requests at once{each}"), field, &value);
+    }
+    if jobs > 1 {
+        return refused(
+            &format!("ran {jobs} requests at once, one in each of {jobs} jobs"),
+            "numjobs",
+            &jobs.to_string(),
+        );
+    }
+    if let Some(mean) = mean_at_once(entry).filter(|mean| *mean > SEVERAL) {
+        let problem = format!("ran {mean:.1} requests at once on average, by its latencies and its run time");
+        return refused(&problem, "runtime", &entry.value["read"]["runtime"].to_string());
+    }
+    Ok(())
+}
+
+/// Requests in flight on average: their latencies together over the run time (Little's law).
+fn mean_at_once(entry: Entry<'_>) -> Option<f64> {
+    let sides = || ["read", "write", "trim"].map(|side| &entry.value[side]).into_iter();
+    let ms = sides().filter_map(|side| side["runtime"].as_f64()).fold(0.0, f64::max);
+    let busy_ns = sides().filter_map(|side| {
+        let mean = side["lat_ns"]["mean"].as_f64().or_else(|| side["clat_ns"]["mean"].as_f64())?;
+        Some(mean * side["total_ios"].as_f64()?)
+    });
+    // fio cuts the run time to whole milliseconds.
+    (ms > 0.0).then(|| busy_ns.sum::<f64>() / ((ms + 1.0) * 1e6))
+}
+
+/// Refuses a job whose requests did not go to the device one by one.
+fn page_cache(entry: Entry<'_>) -> Result<()> {
+    let refused = |problem: &str, field: &str, value: &str| {
+        Err(entry
+            .refused(problem)
+            .of_field(field, 0, value.as_bytes())
+            .hint("run fio with --direct=1, and an engine such as psync or libaio"))
+    };
+    let engine = entry.option(&["ioengine"]).unwrap_or("");
+    if let Some((name, what)) = NO_DEVICE.iter().find(|(name, _)| *name == engine) {
+        return refused(
+            &format!("used the engine {name}, {what}: its times are not those of a device"),
+            "ioengine",
+            name,
+        );
+    }
+    let problem = "read and wrote through the page cache: its times are not those of a device";
+    match (entry.option(&["direct"]), entry.option(&["buffered"])) {
+        (Some("0"), _) => refused(problem, "direct", "0"),
+        (None, Some(value)) if value != "0" => refused(problem, "buffered", value),
+        _ => Ok(()),
+    }
+}
+
+/// Whether a job says that it bypasses the page cache, which is not fio's default.
+pub(crate) fn is_direct(entry: Entry<'_>) -> bool {
+    entry.has("direct") || entry.option(&["buffered"]) == Some("0")
+}
+
+/// Refuses a job with requests of several sizes, or with reads and writes in one figure.
+fn sizes(entry: Entry<'_>) -> Result<()> {
+    if entry.count("mixed") > 0 && entry.count("read") + entry.count("write") == 0 {
+        return Err(entry
+            .refused("reports reads and writes in one figure")
+            .of_field("mixed", 0, b"")
+            .hint("run fio without unified_rw_reporting"));
+    }
+    let names = ["bsrange", "blocksize_range", "bssplit"];
+    for name in names {
+        let Some(value) = entry.option(&[name]) else { continue };
+        let each = value.split([',', ':', '-']).map(|size| size.split('/').next().unwrap_or_default());
+        let mut each = each.filter(|size| !size.is_empty());
+        let first = each.next();
+        if each.any(|size| Some(size) != first) {
+            return Err(several_sizes(entry, name, value));
+        }
+    }
+    Ok(())
+}
+
+fn several_sizes(entry: Entry<'_>, field: &str, value: &str) -> Error {
+    entry
+        .refused("has requests of several sizes, whose times cannot be told apart")
+        .of_field(field, 0, value.as_bytes())
+        .hint(ONE_SIZE)
+}
+
+/// The bytes of each request of a side that did I/O.
+///
+/// # Errors
+/// If they cannot all have the same size: that of the options, or a whole number of sectors.
+pub(crate) fn request_bytes(entry: Entry<'_>, side: &str) -> Result<u64> {
+    let (count, bytes) = (entry.count(side), entry.value[side]["io_bytes"].as_u64().unwrap_or(0));
+    let asked = entry.option(&["bs", "blocksize"]).and_then(|sizes| {
+        let mut sizes = sizes.split(',');
+        let last = sizes.clone().next_back();
+        bytes_of(if side == "read" { sizes.next()? } else { sizes.nth(1).or(last)? })
+    });
+    if let Some(size) = asked {
+        // The last request at the end of a file may be shorter.
+        let missing = size.saturating_mul(count).abs_diff(bytes);
+        return if missing < size { Ok(size) } else { Err(differing(entry, bytes, count, Some(size))) };
+    }
+    if !bytes.is_multiple_of(count) || !(bytes / count).is_multiple_of(SECTOR_BYTES) {
+        return Err(differing(entry, bytes, count, None));
+    }
+    Ok(bytes / count)
+}
+
+fn differing(entry: Entry<'_>, bytes: u64, count: u64, asked: Option<u64>) -> Error {
+    let asked = asked.map_or_else(String::new, |size| format!(", and bs={size}"));
+    several_sizes(entry, "io_bytes", &format!("{bytes} in {count} requests{asked}"))
+}
+
+/// A size as fio reads it, such as `4k`; `None` in any other form.
+fn bytes_of(text: &str) -> Option<u64> {
+    let text = text.trim().to_ascii_lowercase();
+    let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
+    let shift = match &text[digits.len()..] {
+        "" | "b" => 0,
+        "k" | "kb" | "kib" => 10,
+        "m" | "mb" | "mib" => 20,
+        "g" | "gb" | "gib" => 30,
+        _ => return None,
+    };
+    digits.parse::<u64>().ok().filter(|size| *size > 0)?.checked_mul(1 << shift)
+}
