@@ -305,6 +305,21 @@ def test_a_register_that_is_none_is_refused_with_its_place(
     assert "Traceback" not in done.stderr and not preset.exists()
 
 
+def test_a_preset_without_a_stated_capacity_says_so_first(tmp_path: Path) -> None:
+    preset = tmp_path / "my.toml"
+    for source in (debugfs(tmp_path / "ext_csd", SEC_COUNT=0xFFFFFFFF), tmp_path / "health"):
+        if source.name == "health":
+            source.write_bytes(bytes([0x25, 9, 1, 2, 1, *bytes(32)]))
+        option = "--ufs" if source.name == "health" else "--ext-csd"
+        done = emmclab("preset", option, source, "-o", preset)
+        first = done.stderr.splitlines()[0]
+        assert done.returncode == 0 and "no register states the capacity" in first, done.stderr
+        assert preset.read_text().splitlines()[0].startswith("# No register states the capacity: ")
+        assert emmclab_json("preset", option, source)["assumed_capacity"] in first
+        assert loaded(preset)["about"].startswith('"') and "unknown capacity" in loaded(preset)["about"]
+    assert emmclab_json("preset", "--ext-csd", debugfs(tmp_path / "whole"))["assumed_capacity"] is None
+
+
 @pytest.mark.parametrize(
     ("changes", "words"),
     [

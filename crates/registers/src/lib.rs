@@ -3,6 +3,7 @@
 //!
 //! The fields of `EXT_CSD` are declared once, in [`ext_csd::fields`], also for the code that writes the register.
 
+mod dump;
 pub mod ext_csd;
 mod report;
 mod source;
@@ -39,6 +40,9 @@ pub fn read(sources: &[Source<'_>]) -> Result<Report> {
         }
         (None, false, _) if !files.is_empty() => {
             ext_csd::ExtCsd::of_nothing().with_files(&files).map(|found| found.report())
+        }
+        (None, false, [only]) if ufs::may_be_ufs(only.bytes) => {
+            ufs::Descriptors::read(sources).map(|found| found.report())
         }
         // A single file is a register that is damaged, or something else; the reader reports what is wrong.
         (None, false, [only]) => ext_csd::ExtCsd::read(only).map(|found| found.report()),

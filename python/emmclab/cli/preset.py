@@ -100,6 +100,7 @@ def preset(
                 "capacity_bytes": made.device.capacity_bytes,
                 "settings": made.settings,
                 "notes": made.notes,
+                "assumed_capacity": made.assumed_capacity,
             }
         )
         return

@@ -64,7 +64,7 @@ def show_recorded(console: Console, devices: Sequence[RecordedDevice], recording
 def _facts(console: Console, of: str, report: RegisterReport) -> None:
     """Print the facts of a report on registers; the title begins with `of`."""
     what = "according to its EXT_CSD register" if report["kind"] == "emmc" else "according to its descriptors"
-    table = framed(f"{of}{report['standard']}: what {what}")
+    table = framed(f"{of}{report['standard']}, {what}")
     for heading in ("", "Says", "Field"):
         table.add_column(heading, overflow="fold")
     for fact in report["facts"]:
@@ -75,6 +75,8 @@ def _facts(console: Console, of: str, report: RegisterReport) -> None:
 
 def show_preset(console: Console, found: Registers, made: RegisterPreset) -> None:
     """Print the settings that were derived from registers, and what was not taken over."""
+    if made.assumed_capacity:
+        console.print(f"warning: {made.assumed_capacity}", style="yellow", markup=False, soft_wrap=True)
     table = _settings(
         f"{found.standard}: settings read from registers; the others are those of {made.like}", made
     )
@@ -87,7 +89,11 @@ def _settings(title: str, made: RegisterPreset) -> Table:
     for heading in ("Setting", "Value", "From"):
         table.add_column(heading, overflow="fold")
     rows: list[RegisterSetting] = [
-        {"key": "capacity", "value": f"{made.device.capacity_bytes:,} B", "from": ""},
+        {
+            "key": "capacity",
+            "value": f"{made.device.capacity_bytes:,} B",
+            "from": f"assumed: {made.like}" if made.assumed_capacity else "",
+        },
         *made.settings,
     ]
     for row in rows:

@@ -34,6 +34,7 @@ class RegisterPreset:
         like: the base preset.
         settings: the settings that registers determine: `key`, `value`, `from`.
         notes: what was not adopted, with the reason.
+        assumed_capacity: that no register states the capacity, and whose it is; None if one does.
     """
 
     device: Device
@@ -41,6 +42,7 @@ class RegisterPreset:
     like: str
     settings: list[RegisterSetting]
     notes: list[str]
+    assumed_capacity: str | None
 
 
 @dataclass
@@ -83,7 +85,8 @@ def preset_of(report: RegisterReport, base: Device, source: str, name: str) -> R
     whole = _fit_slc(draft, report)
     shown = Path(source).name or source
     capacity, slc = report["capacity"], None if whole else report["slc"]
-    about = f"{report['standard']} of {size(capacity['bytes'])}" if capacity else report["standard"]
+    stated = f"of {size(capacity['bytes'])}" if capacity else "of unknown capacity"
+    about = f"{report['standard']} {stated}"
     what = "EXT_CSD register" if report["kind"] == "emmc" else "descriptors"
     naming = {
         "name": json.dumps(name, ensure_ascii=False),
@@ -103,15 +106,14 @@ def preset_of(report: RegisterReport, base: Device, source: str, name: str) -> R
             field=error.field,
             hint="name another base preset with --like",
         ) from error
-    if capacity is None:
-        draft.notes.append(
-            f"no register states the capacity: {size(device.capacity_bytes)} is that of {base.name}"
-        )
     read: list[RegisterSetting] = [
         {"key": key, "value": draft.values[key], "from": whence} for key, whence in draft.whence.items()
     ]
-    text = _toml(device, base, report, draft, shown)
-    return RegisterPreset(device, text, base.name, read, draft.notes)
+    assumed = None
+    if capacity is None:
+        assumed = f"no register states the capacity: {size(device.capacity_bytes)} is that of {base.name}"
+    text = _toml(device, base, report, draft, shown, assumed)
+    return RegisterPreset(device, text, base.name, read, draft.notes, assumed)
 
 
 def _refuse_other_kind(report: RegisterReport, base: Device, draft: _Draft) -> None:
@@ -194,12 +196,15 @@ def _first_slc_blocks(draft: _Draft, whence: str) -> None:
         draft.set("slc.blocks", draft.base["gc"]["low_watermark"] + 3, whence)
 
 
-def _toml(device: Device, base: Device, report: RegisterReport, draft: _Draft, source: str) -> str:
+def _toml(
+    device: Device, base: Device, report: RegisterReport, draft: _Draft, source: str, assumed: str | None
+) -> str:
     """Return the settings that differ from the defaults as TOML, each with its origin."""
     defaults = {row["key"]: row["value"] == row["default"] for row in device.explain()}
     of_base = {row["key"]: row["value"] for row in base.explain()}
     origin = f"{_one_line(source)}, {report['standard']}"
-    lines = [
+    lines = [f"# {assumed[0].upper()}{assumed[1:]}."] if assumed else []
+    lines += [
         f"# Written by `emmclab preset` (version {__version__}) from {origin}.",
         "#",
         "# read: a register of the device states it; its name and value follow.",

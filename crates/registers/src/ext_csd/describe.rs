@@ -13,6 +13,7 @@ impl ExtCsd {
     /// The report on all values of the register.
     pub fn report(&self) -> Report {
         let mut notes = self.card.as_ref().map_or_else(Vec::new, |card| card.notes.clone());
+        notes.extend(self.order.clone());
         self.note_gaps(&mut notes);
         let facts = self.facts();
         let settings = settings::of(self, &mut notes);
@@ -105,8 +106,7 @@ impl ExtCsd {
     }
 
     fn sizes(&self, facts: &mut Facts) {
-        let sectors = self.stated(fields::SEC_COUNT).filter(|sectors| *sectors > 0);
-        let capacity = sectors
+        let capacity = settings::sectors(self)
             .map(|sectors| format!("{} ({} sectors of 512 bytes)", size(sectors * SECTOR), grouped(sectors)));
         facts.add("capacity", capacity, &["SEC_COUNT"]);
         let enhanced = settings::enhanced_bytes(self).map(|bytes| {

@@ -3,13 +3,14 @@
 
 mod card;
 mod describe;
-mod dump;
 pub mod fields;
+mod order;
 mod sentences;
 mod settings;
 
 use emmclab_base::{Error, Kind, Result};
 
+use crate::dump::{self, Dump};
 use crate::source::{Source, text_of};
 pub use card::is_card_file;
 use fields::{Field, REGISTER_BYTES};
@@ -26,6 +27,8 @@ pub(crate) struct ExtCsd {
     known: [bool; REGISTER_BYTES],
     /// The sysfs files of the device, besides the register.
     card: Option<card::Card>,
+    /// A note on the order of the bytes, if they were not printed in that of the standard.
+    order: Option<String>,
 }
 
 impl ExtCsd {
@@ -59,19 +62,19 @@ impl ExtCsd {
 
     /// A register of which nothing is known.
     pub const fn of_nothing() -> Self {
-        Self { bytes: [0; REGISTER_BYTES], known: [false; REGISTER_BYTES], card: None }
+        Self { bytes: [0; REGISTER_BYTES], known: [false; REGISTER_BYTES], card: None, order: None }
     }
 
     fn of(bytes: &[u8]) -> Result<Self> {
         let Some(text) = text_of(bytes) else { return Self::raw(bytes) };
         let found = sentences::read(&text)?;
-        let dumped = match dump::read(&text) {
+        let dumped = match dumped(&text) {
             Ok(dumped) => dumped,
             Err(_) if !found.is_empty() => None,
             Err(error) => return Err(error),
         };
         let mut register = match dumped {
-            Some(bytes) => Self { bytes, known: [true; REGISTER_BYTES], card: None },
+            Some(bytes) => Self::of_bytes(&bytes)?,
             None if found.is_empty() => return Err(Self::unknown(&text)),
             None => Self::of_nothing(),
         };
@@ -90,7 +93,14 @@ impl ExtCsd {
                 .at_offset(bytes.len().min(REGISTER_BYTES) as u64)
                 .hint(HINT));
         };
-        Ok(Self { bytes: register, known: [true; REGISTER_BYTES], card: None })
+        Self::of_bytes(&register)
+    }
+
+    /// A whole register, in any order of its bytes.
+    fn of_bytes(bytes: &[u8; REGISTER_BYTES]) -> Result<Self> {
+        answered(bytes)?;
+        let (bytes, order) = order::in_order(bytes)?;
+        Ok(Self { bytes, known: [true; REGISTER_BYTES], card: None, order })
     }
 
     fn unknown(text: &str) -> Error {
@@ -123,20 +133,6 @@ impl ExtCsd {
 
     /// Checks that this can be a register.
     fn checked(self) -> Result<Self> {
-        let all = self.is_whole();
-        for (value, problem) in [
-            (0, "every byte is 0: nothing was read from the device"),
-            (0xff, "every byte is 0xff: nothing answered on the bus"),
-        ] {
-            if all && self.bytes.iter().all(|byte| *byte == value) {
-                return Err(Error::new(Kind::Value, problem).at_offset(0).hint(HINT));
-            }
-        }
-        if all && self.bytes.ends_with(&[0x55, 0xaa]) {
-            return Err(Error::new(Kind::Value, "this is a boot sector: it ends in 55 aa")
-                .at_offset(510)
-                .hint(HINT));
-        }
         for (field, most, what) in [
             (fields::EXT_CSD_REV, MOST, "no revision of the register"),
             (fields::CSD_STRUCTURE, 3, "no version of the CSD register"),
@@ -189,6 +185,50 @@ impl ExtCsd {
     }
 }
 
+/// The bytes of the register in a text, or `None` if no line of it is a row of digits.
+fn dumped(text: &str) -> Result<Option<[u8; REGISTER_BYTES]>> {
+    dump::read(text, REGISTER_BYTES)?.map(whole).transpose()
+}
+
+/// The bytes as a register. The last row of a table of ten columns may be short, or padded.
+fn whole(Dump { mut bytes, end }: Dump<'_>) -> Result<[u8; REGISTER_BYTES]> {
+    let found = bytes.len();
+    bytes.truncate(REGISTER_BYTES);
+    if let Ok(register) = <[u8; REGISTER_BYTES]>::try_from(bytes)
+        && found < REGISTER_BYTES + dump::MOST_IN_ROW
+    {
+        return Ok(register);
+    }
+    let problem = format!("the dump has {found} bytes, and the register {REGISTER_BYTES}");
+    let hint = "dump the register again, as a whole";
+    Err(match end {
+        Some((line, content)) => Error::new(Kind::Syntax, format!("no row of digits; {problem}"))
+            .at_line(line)
+            .of_field("row", 0, content.as_bytes()),
+        None if found < REGISTER_BYTES => Error::new(Kind::Truncated, problem).at_offset(found as u64),
+        None => Error::new(Kind::Syntax, problem),
+    }
+    .hint(hint))
+}
+
+/// Refuses bytes that no device sent.
+fn answered(bytes: &[u8; REGISTER_BYTES]) -> Result<()> {
+    for (value, problem) in [
+        (0, "every byte is 0: nothing was read from the device"),
+        (0xff, "every byte is 0xff: nothing answered on the bus"),
+    ] {
+        if bytes.iter().all(|byte| *byte == value) {
+            return Err(Error::new(Kind::Value, problem).at_offset(0).hint(HINT));
+        }
+    }
+    if bytes.ends_with(&[0x55, 0xaa]) {
+        return Err(Error::new(Kind::Value, "this is a boot sector: it ends in 55 aa")
+            .at_offset(510)
+            .hint(HINT));
+    }
+    Ok(())
+}
+
 /// How a register is obtained.
 const HINT: &str = "take /sys/kernel/debug/mmc0/mmc0:0001/ext_csd, `mmc extcsd read /dev/mmcblk0` or `mmc reg read extcsd all` of U-Boot";
 
@@ -197,18 +237,18 @@ pub fn is_ext_csd(head: &[u8]) -> bool {
     let Some(text) = text_of(head) else {
         return <[u8; REGISTER_BYTES]>::try_from(head).is_ok_and(|bytes| is_register(&bytes));
     };
-    sentences::is(&text) || matches!(dump::read(&text), Ok(Some(bytes)) if is_register(&bytes))
+    sentences::is(&text) || matches!(dumped(&text), Ok(Some(bytes)) if is_register(&bytes))
 }
 
-/// Whether these are the bytes of a register: some fields have one of few possible values, and the reserved bytes are zero.
+/// Whether these are the bytes of a register, in any order: some fields have one of few possible values, and the first bytes are reserved.
 fn is_register(bytes: &[u8; REGISTER_BYTES]) -> bool {
+    let Ok((bytes, _)) = answered(bytes).and_then(|()| order::in_order(bytes)) else { return false };
     let [revision, structure, sets, sectors] =
         [fields::EXT_CSD_REV, fields::CSD_STRUCTURE, fields::S_CMD_SET, fields::SEC_COUNT]
-            .map(|field| field.get(bytes));
+            .map(|field| field.get(&bytes));
     matches!(revision, 1..=9)
         && matches!(structure, 0..=2)
         && matches!(sets, 1..=31)
         && sectors != 0
         && bytes[..14].iter().all(|byte| *byte == 0)
-        && !bytes.ends_with(&[0x55, 0xaa])
 }

@@ -20,10 +20,17 @@ pub(super) fn like(register: &ExtCsd) -> &'static str {
     }
 }
 
+/// `SEC_COUNT` of a register that was erased, or of a read that failed.
+const NO_SECTORS: u64 = 0xffff_ffff;
+
+/// Sectors of the user area; `None` if the register does not state them.
+pub(super) fn sectors(register: &ExtCsd) -> Option<u64> {
+    register.stated(fields::SEC_COUNT).filter(|sectors| *sectors > 0 && *sectors != NO_SECTORS)
+}
+
 /// The capacity of the user area.
 pub(super) fn capacity(register: &ExtCsd) -> Option<Stated> {
-    let sectors = register.stated(fields::SEC_COUNT).filter(|sectors| *sectors > 0)?;
-    Some(Stated { bytes: sectors * 512, from: register.said(fields::SEC_COUNT) })
+    Some(Stated { bytes: sectors(register)? * 512, from: register.said(fields::SEC_COUNT) })
 }
 
 /// Bytes of the enhanced area of the user area; 0 if there is none.
@@ -61,6 +68,9 @@ impl Settings<'_> {
 /// Returns every setting except capacity and blocks in SLC mode, and adds notes on values that have no setting.
 pub(super) fn of(register: &ExtCsd, notes: &mut Vec<String>) -> Vec<Setting> {
     let mut settings = Settings { register, rows: Vec::new() };
+    if register.stated(fields::SEC_COUNT) == Some(NO_SECTORS) {
+        notes.push(format!("{}: all bits are set, which is no capacity", register.said(fields::SEC_COUNT)));
+    }
     cache(&mut settings, notes);
     if let Some(value) = register.stated(fields::WR_REL_PARAM) {
         settings.set("features.reliable_write", value >> 2 & 1 == 1, &[fields::WR_REL_PARAM]);

@@ -13,7 +13,7 @@ const HPB: u32 = 7;
 impl Descriptors {
     /// The report on all values of the descriptors.
     pub fn report(&self) -> Report {
-        let mut notes = Vec::new();
+        let mut notes: Vec<_> = self.order.clone().into_iter().collect();
         match self.version() {
             Some((major, _)) if major > NEWEST => notes.push(format!(
                 "{}: fields beyond those of UFS {NEWEST} are not known",
@@ -84,6 +84,7 @@ impl Descriptors {
         let product: Vec<_> = product.into_iter().flatten().collect();
         let product = (!product.is_empty()).then(|| product.join(" "));
         facts.add("product", product, &["iManufacturerName", "iProductName"]);
+        facts.add("manufacturer", self.number("wManufacturerID").map(manufacturer), &["wManufacturerID"]);
         facts.add(
             "firmware",
             self.text("iProductRevisionLevel").map(str::to_owned),
@@ -194,4 +195,17 @@ impl Descriptors {
         let known = fields.iter().flatten().next().is_some();
         known.then(|| fields.iter().flatten().any(|bits| bits >> HPB & 1 == 1))
     }
+}
+
+/// The number of a manufacturer, with its name if it is known (JEP106, and the quirks of Linux).
+fn manufacturer(number: u64) -> String {
+    let name = match number {
+        0x012c => ", Micron",
+        0x0145 => ", Western Digital",
+        0x0198 => ", Kioxia (Toshiba)",
+        0x01ad => ", SK hynix",
+        0x01ce => ", Samsung",
+        _ => "",
+    };
+    format!("{number:#06x}{name}")
 }

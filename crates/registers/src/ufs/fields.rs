@@ -76,9 +76,9 @@ impl Field {
         FIELDS.iter().find(|field| field.part == part && field.sysfs == file)
     }
 
-    /// The field with this name in the standard; of any part if `part` is `None`.
-    pub fn of_standard(part: Option<Part>, name: &str) -> Option<&'static Self> {
-        FIELDS.iter().find(|field| part.is_none_or(|part| part == field.part) && field.name == name)
+    /// The field with this name in the standard, where each name stands once.
+    pub fn of_standard(name: &str) -> Option<&'static Self> {
+        FIELDS.iter().find(|field| field.name == name)
     }
 
     /// Its offset as ufs-utils writes it; empty if it has none.
@@ -184,7 +184,7 @@ mod tests {
     fn every_name_stands_once() {
         for (at, field) in FIELDS.iter().enumerate() {
             assert_eq!(Field::of_sysfs(field.part, field.sysfs), Some(&FIELDS[at]), "{}", field.sysfs);
-            assert_eq!(Field::of_standard(None, field.name), Some(&FIELDS[at]), "{}", field.name);
+            assert_eq!(Field::of_standard(field.name), Some(&FIELDS[at]), "{}", field.name);
         }
     }
 }

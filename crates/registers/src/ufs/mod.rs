@@ -1,8 +1,10 @@
-//! The descriptors of a UFS (JESD220, 14): as a tree of files from the sysfs of Linux, as the text of these files, and as ufs-utils prints
-//! them.
+//! The descriptors of a UFS (JESD220, 14): as a tree of files from the sysfs of Linux, as the text of these files, as ufs-utils and the
+//! debugfs of vendors print them, and raw.
 
 mod describe;
 mod fields;
+mod order;
+mod raw;
 mod settings;
 mod text;
 
@@ -34,6 +36,8 @@ pub(crate) struct Descriptors {
     values: BTreeMap<Key, Given>,
     /// The place at which each value was found first.
     places: BTreeMap<Key, Place>,
+    /// A note on the order of the bytes, if fields were printed with their lowest byte first.
+    order: Option<String>,
 }
 
 impl Descriptors {
@@ -49,16 +53,21 @@ impl Descriptors {
                 out.add(one, source.path)?;
             }
         }
+        out.order = order::turn(&mut out.values);
         let path = sources.first().map_or(Path::new(""), |source| source.path);
         out.check().map_err(|error| error.in_file(path))?;
         Ok(out)
     }
 
     fn of(source: &Source<'_>) -> Result<Vec<Found>> {
+        let is_file = text::is_path(source.path);
+        if !is_file && let Some(found) = raw::read(source.bytes)? {
+            return Ok(found);
+        }
         let content = text_of(source.bytes).ok_or_else(|| {
-            Error::new(Kind::Syntax, "this is no text, and descriptors are given as text").hint(HINT)
+            Error::new(Kind::Syntax, "this is no text, and no descriptor by its length and type").hint(HINT)
         })?;
-        if text::is_path(source.path) {
+        if is_file {
             return Ok(text::of_file(source.path, &content)?.into_iter().collect());
         }
         text::of_text(&content)
@@ -104,7 +113,7 @@ impl Descriptors {
                 Error::new(Kind::Value, "every value is 0: nothing was read from the device").hint(HINT)
             );
         }
-        for name in ["wSpecVersion", "bLogicalBlockSize", "bPreEOLInfo", "bDeviceLifeTimeEstA"] {
+        for name in IMPOSSIBLE {
             for ((_, unit), given) in self.all(name) {
                 if let Given::Number(value) = given
                     && unit.is_none_or(|unit| unit < WELL_KNOWN)
@@ -183,16 +192,31 @@ impl Descriptors {
     }
 }
 
+/// Fields that are checked for impossible values.
+const IMPOSSIBLE: [&str; 6] = [
+    "wSpecVersion",
+    "bLogicalBlockSize",
+    "qTotalRawDeviceCapacity",
+    "bPreEOLInfo",
+    "bDeviceLifeTimeEstA",
+    "bDeviceLifeTimeEstB",
+];
+
 /// The reason why a value is impossible; `None` if it is possible.
 fn impossible(name: &str, value: u64) -> Option<&'static str> {
     match name {
-        "wSpecVersion" if !is_version(value) => {
+        "wSpecVersion" if !order::is_version(value) => {
             Some("is no version of the standard, which are as 0x0310; nothing was read, or something else")
         }
         "bLogicalBlockSize" if value != 0 && !(9..=16).contains(&value) => {
             Some("is no size of a logical block, which is a power of 2 from 9 to 16")
         }
-        "bPreEOLInfo" | "bDeviceLifeTimeEstA" if value == 0xff => Some("nothing was read from the device"),
+        "qTotalRawDeviceCapacity" if !order::is_capacity(value) => {
+            Some("is no capacity of a UFS, in units of 512 bytes; nothing was read, or something else")
+        }
+        "bPreEOLInfo" | "bDeviceLifeTimeEstA" | "bDeviceLifeTimeEstB" if value == 0xff => {
+            Some("nothing was read from the device")
+        }
         _ => None,
     }
 }
@@ -212,11 +236,6 @@ const fn decimal(value: u64) -> u64 {
     (value >> 4 & 0xf) * 10 + (value & 0xf)
 }
 
-fn is_version(version: u64) -> bool {
-    let digits = [version >> 12, version >> 8 & 0xf, version >> 4 & 0xf, version & 0xf];
-    digits.iter().all(|digit| *digit <= 9) && (1..=20).contains(&decimal(version >> 8))
-}
-
 fn shown(given: &Given) -> String {
     match given {
         Given::Number(value) => format!("{value:#x}"),
@@ -224,9 +243,14 @@ fn shown(given: &Given) -> String {
     }
 }
 
-/// Whether the first bytes of a file are descriptors of a UFS as text.
+/// Whether the first bytes of a file are descriptors of a UFS, as text or raw.
 pub fn is_ufs(head: &[u8]) -> bool {
-    text_of(head).is_some_and(|content| text::is(&content))
+    text_of(head).is_some_and(|content| text::is(&content)) || raw::is(head)
+}
+
+/// Whether a file begins like a raw descriptor of a UFS; it may be damaged or cut short.
+pub(crate) fn may_be_ufs(content: &[u8]) -> bool {
+    raw::may_be(content)
 }
 
 /// Whether a path is that of a file with a field of a UFS.

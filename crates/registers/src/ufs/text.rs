@@ -29,10 +29,10 @@ pub(super) fn of_file(path: &Path, content: &str) -> Result<Option<Found>> {
     Ok(value(field, content.trim())?.map(|value| Found { field, unit, value, line: None }))
 }
 
-/// The fields in a text: lines of ufs-utils, of `grep -r .` and of `head` or `tail` over files of sysfs.
+/// The fields in a text: lines with names of the standard, of `grep -r .` and of `head` or `tail` over files of sysfs.
 pub(super) fn of_text(text: &str) -> Result<Vec<Found>> {
     let mut found = Vec::new();
-    let mut unit = None;
+    let mut block = Block::default();
     // The file that the last line `==> path <==` named.
     let mut announced: Option<&str> = None;
     for (number, line) in (1..).zip(text.lines()) {
@@ -46,13 +46,9 @@ pub(super) fn of_text(text: &str) -> Result<Vec<Found>> {
         }
         let one = match announced.take() {
             Some(path) => named_file(path, line),
-            None if line.contains("[Byte offset") => of_ufs_utils(line, &mut unit),
-            None => match line.split_once(":=") {
-                Some((name, text)) => {
-                    let field = Field::of_standard(None, name.trim());
-                    field.map_or(Ok(None), |field| found_in(field, None, text.trim()))
-                }
-                None => of_grep(line),
+            None => match of_name(line, &mut block) {
+                Ok(None) => of_grep(line),
+                one => one,
             },
         };
         if let Some(one) = one.map_err(|error| error.at_line(number))? {
@@ -65,7 +61,7 @@ pub(super) fn of_text(text: &str) -> Result<Vec<Found>> {
 /// Whether the first bytes of a text hold such lines.
 pub(super) fn is(text: &str) -> bool {
     let is_line = |line: &str| {
-        line.contains("Descriptor") && line.contains("[Byte offset")
+        !matches!(of_name(line, &mut Block::default()), Ok(None))
             || !matches!(of_grep(line), Ok(None))
             || line.strip_prefix("==> ").and_then(|rest| of_path(rest.strip_suffix(" <==")?)).is_some()
     };
@@ -111,37 +107,64 @@ fn of_path(path: &str) -> Option<(&'static Field, Option<u32>)> {
     Some((field, if part == Part::Unit { unit } else { None }))
 }
 
-/// Reads a line of ufs-utils: `Device Descriptor: [Byte offset 0x21]: bQueueDepth = 0x20`.
-fn of_ufs_utils(line: &str, unit: &mut Option<u32>) -> Result<Option<Found>> {
-    let Some((heading, rest)) = line.split_once("[Byte offset") else { return Ok(None) };
-    let heading = heading.trim().trim_end_matches(':').trim();
-    let Some((offset, assigned)) = rest.split_once(']') else { return Ok(None) };
-    let Some((name, text)) = assigned.trim_start_matches(':').split_once('=') else { return Ok(None) };
-    let (name, text) = (name.trim(), text.trim());
-    let part = match heading {
-        "Device Descriptor" => Part::Device,
-        "Geometry Descriptor" => Part::Geometry,
-        "Interconnect Descriptor" => Part::Interconnect,
-        "Device Health Descriptor" | "Health Descriptor" => Part::Health,
-        heading if heading.ends_with("Unit Descriptor") && !heading.starts_with("Config") => Part::Unit,
-        // Configuration descriptors state what is to be configured, not the properties of the device.
-        _ => return Ok(None),
+/// The descriptor whose lines are read.
+#[derive(Default)]
+struct Block {
+    /// Its `bDescriptorType`, if a line had it.
+    kind: Option<u64>,
+    /// Its `bUnitIndex`, if a line had it.
+    unit: Option<u32>,
+}
+
+/// `bDescriptorType` of a configuration descriptor.
+const CONFIGURATION: u64 = 1;
+
+/// Reads a line with a name of the standard: `Device Descriptor: [Byte offset 0x21]: bQueueDepth = 0x20` of ufs-utils and of the
+/// debugfs of vendors, or `bBackgroundOpStatus := 0x02`. The name tells the descriptor, because headings differ between programs.
+fn of_name(line: &str, block: &mut Block) -> Result<Option<Found>> {
+    let (heading, offset, assigned) = match line.split_once("[Byte offset") {
+        Some((heading, rest)) => match rest.split_once(']') {
+            Some((offset, assigned)) => (heading, Some(offset.trim()), assigned),
+            None => return Ok(None),
+        },
+        None => ("", None, line),
     };
-    if part == Part::Unit && name == "bUnitIndex" {
-        *unit = Some(number(text).ok_or_else(|| unreadable("bUnitIndex", text))? as u32);
+    let assigned = assigned.trim_start_matches(':').trim_start();
+    let Some((name, text)) = assigned.split_once([':', '=']) else { return Ok(None) };
+    // Some programs put the meaning behind the number.
+    let text = text.trim_start_matches('=').split_whitespace().next().unwrap_or_default();
+    let name = name.trim();
+    let name = match name {
+        "bLength" => {
+            block.kind = None;
+            return Ok(None);
+        }
+        "bDescriptorType" | "bDescriptorIDN" => {
+            block.kind = number(text);
+            return Ok(None);
+        }
+        "bUnitIndex" => {
+            block.unit = Some(number(text).ok_or_else(|| unreadable(name, text))? as u32);
+            return Ok(None);
+        }
+        "ManufacturerID" | "wManufactureID" => "wManufacturerID",
+        name => name,
+    };
+    let Some(field) = Field::of_standard(name).filter(|field| field.bytes > 0) else { return Ok(None) };
+    // A configuration descriptor has fields of the same names, for what is to be configured and not what the device has.
+    if heading.trim_start().starts_with("Config") || block.kind == Some(CONFIGURATION) {
         return Ok(None);
     }
-    let name = if name == "ManufacturerID" { "wManufacturerID" } else { name };
-    let Some(field) = Field::of_standard(Some(part), name) else { return Ok(None) };
-    let at = number(offset.trim());
-    if field.offset.map(u64::from) != at {
-        let expected = field.offset.unwrap_or_default();
-        return Err(Error::new(Kind::Value, format!("the standard has this field at {expected:#x}"))
-            .of_field(field.name, 0, offset.trim().as_bytes())
-            .hint("take the output of `ufs-utils desc` as it was printed"));
+    if let Some(offset) = offset
+        && let Some(place) = field.offset
+        && Some(u64::from(place)) != number(offset)
+    {
+        return Err(Error::new(Kind::Value, format!("the standard has this field at {place:#x}"))
+            .of_field(field.name, 0, offset.as_bytes())
+            .hint("take the output of the program as it was printed"));
     }
-    let of_unit = if part == Part::Unit { *unit } else { None };
-    found_in(field, of_unit, text)
+    let unit = if field.part == Part::Unit { block.unit } else { None };
+    found_in(field, unit, text)
 }
 
 /// The value of a field; `None` if the kernel could not read it.

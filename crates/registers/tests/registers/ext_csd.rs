@@ -3,7 +3,7 @@
 use emmclab_registers::ext_csd::fields::{self, REGISTER_BYTES};
 use emmclab_registers::{Report, Value, is_ext_csd};
 
-use crate::support::{fact, forms, read_one, register, setting, value};
+use crate::support::{fact, forms, has_note, read_one, register, setting, value};
 
 fn with(changes: &[(fields::Field, u64)]) -> Report {
     let mut bytes = register();
@@ -145,4 +145,54 @@ fn a_register_may_stand_behind_other_output_and_before_it() {
         }
     }
     assert_eq!(register().len(), REGISTER_BYTES);
+}
+
+#[test]
+fn a_register_in_another_order_of_its_bytes_is_turned_with_a_note() {
+    let expected = read_one(&register()).unwrap();
+    for size in [REGISTER_BYTES, 4, 2] {
+        let mut turned = register();
+        turned.chunks_mut(size).for_each(<[u8]>::reverse);
+        for (form, text) in forms(&turned) {
+            assert!(is_ext_csd(&text), "{form} in words of {size}");
+            let report = read_one(&text).unwrap();
+            assert_eq!(
+                (&report.facts, &report.fields),
+                (&expected.facts, &expected.fields),
+                "{form} in words of {size}"
+            );
+            assert!(
+                has_note(&report, "the register was turned"),
+                "{form} in words of {size}: {:?}",
+                report.notes
+            );
+        }
+    }
+}
+
+#[test]
+fn a_register_of_which_no_order_is_possible_is_refused_and_a_single_sign_is_named() {
+    let mut shifted = register();
+    shifted.rotate_left(1);
+    for bytes in [&shifted, &{
+        let mut bytes = register();
+        bytes[3] = 7;
+        fields::S_CMD_SET.put(&mut bytes, 0);
+        bytes
+    }] {
+        let error = read_one(bytes).expect_err("refused").to_string();
+        assert!(error.contains("S_CMD_SET") || error.contains("reserved byte"), "{error}");
+        assert!(!is_ext_csd(bytes));
+    }
+    let mut odd = register();
+    odd[3] = 7;
+    assert!(has_note(&read_one(&odd).unwrap(), "reserved byte 3 is 0x07"));
+}
+
+#[test]
+fn a_count_of_sectors_with_all_bits_set_is_no_capacity() {
+    let report = with(&[(fields::SEC_COUNT, 0xffff_ffff)]);
+    assert_eq!((report.capacity.clone(), fact(&report, "capacity")), (None, String::new()));
+    assert!(has_note(&report, "SEC_COUNT [215:212] = 0xffffffff"), "{:?}", report.notes);
+    assert_eq!(with(&[(fields::SEC_COUNT, 0)]).capacity, None);
 }

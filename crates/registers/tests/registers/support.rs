@@ -118,3 +118,22 @@ pub fn setting(report: &Report, key: &str) -> Option<String> {
 pub fn value(report: &Report, name: &str) -> Option<Value> {
     report.fields.iter().find(|field| field.name == name).and_then(|field| field.value.clone())
 }
+
+pub fn has_note(report: &Report, part: &str) -> bool {
+    report.notes.iter().any(|note| note.contains(part))
+}
+
+/// Bytes in each form that shows them as a whole.
+pub fn hex_forms(bytes: &[u8]) -> [(&'static str, Vec<u8>); 4] {
+    let rows: String = bytes
+        .chunks(16)
+        .enumerate()
+        .map(|(row, part)| format!("{:04x}: {}\n", 16 * row, columns(part)))
+        .collect();
+    [
+        ("raw", bytes.to_vec()),
+        ("a run of digits", (hex(bytes) + "\n").into_bytes()),
+        ("columns", (columns(bytes) + "\n").into_bytes()),
+        ("rows with a heading", format!("Descriptor:\n{rows}").into_bytes()),
+    ]
+}

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use emmclab_registers::{Report, Source, Value, is_ufs, read};
 
-use crate::support::{fact, read_one, setting, value};
+use crate::support::{fact, has_note, hex_forms, read_one, setting, value};
 
 /// Files of a UFS 3.1 with two logical units, of which one is for boot, and a shared `WriteBooster` of 4 GB.
 const FILES: &[(&str, &str)] = &[
@@ -172,4 +172,113 @@ fn registers_of_two_devices_are_refused() {
         Source { path: Path::new("device_descriptor/queue_depth"), bytes: b"0x20\n" },
     ];
     assert!(read(&sources).is_err());
+}
+
+#[test]
+fn the_name_of_a_field_and_not_its_heading_tells_its_descriptor() {
+    let text = "Device Descriptor[Byte offset 0x2]: bPreEOLInfo = 0x3\n\
+                Health Descriptor[Byte offset 0x1]: bDescriptionIDN = 0x1\n\
+                bDeviceLifeTimeEstA = 0x1 (0 to 10 %)\n\
+                Device Descriptor: [Byte offset 0x4]: bDeviceLifeTimeEstB: 0xA\n";
+    let report = read_one(text.as_bytes()).unwrap();
+    assert!(fact(&report, "spare blocks").starts_with("urgent"));
+    assert_eq!(fact(&report, "life used, type A (mostly SLC)"), "0 to 10 % of the life used");
+    assert_eq!(fact(&report, "life used, type B (mostly MLC, TLC)"), "90 to 100 % of the life used");
+    // The index of a string is not the string, and a configuration descriptor is not the device's.
+    let text = "Device Descriptor: [Byte offset 0x15]: iProductName = 0x1\n\
+                Device Descriptor: [Byte offset 0x1]: bDescriptorType = 0x1\n\
+                Device Descriptor: [Byte offset 0x3]: bBootEnable = 0x1\n\
+                Device Descriptor: [Byte offset 0x0]: bLength = 0x40\n\
+                Device Descriptor: [Byte offset 0x10]: wSpecVersion = 0x300\n";
+    let report = read_one(text.as_bytes()).unwrap();
+    assert_eq!((report.standard.as_str(), fact(&report, "product")), ("UFS 3.0", String::new()));
+    assert_eq!(value(&report, "bBootEnable"), None);
+}
+
+#[test]
+fn words_that_are_printed_as_the_processor_loads_them_are_turned_together() {
+    let text = "Device Descriptor[Byte offset 0x10]: wSpecVersion = 0x1002\n\
+                Device Descriptor[Byte offset 0x18]: wManufactureID = 0xce01\n\
+                Device Descriptor[Byte offset 0x21]: bQueueDepth = 0x20\n\
+                Geometry Descriptor[Byte offset 0x4]: qTotalRawDeviceCapacity = 0x40e60e0000000000\n\
+                Geometry Descriptor[Byte offset 0xd]: dSegmentSize = 0x200000\n";
+    let report = read_one(text.as_bytes()).unwrap();
+    assert_eq!((report.standard.as_str(), report.like), ("UFS 2.1", "ufs22"));
+    assert_eq!(fact(&report, "manufacturer"), "0x01ce, Samsung");
+    assert_eq!(report.capacity.as_ref().unwrap().bytes, 0x000e_e640_u64 << 9);
+    assert_eq!(value(&report, "dSegmentSize"), Some(Value::Number(0x2000)));
+    assert!(has_note(&report, "wSpecVersion = 0x1002 has its lowest byte first"), "{:?}", report.notes);
+    for text in
+        ["wSpecVersion = 0x1299\n", "wSpecVersion = 0x310\nqTotalRawDeviceCapacity = 0x40e60e0000000000\n"]
+    {
+        assert!(read_one(text.as_bytes()).is_err(), "{text}");
+    }
+}
+
+#[test]
+fn every_version_of_the_standard_is_read_in_both_orders_and_no_other_is() {
+    let known = [0x100, 0x110, 0x200, 0x210, 0x220, 0x300, 0x310, 0x400, 0x410, 0x500_u16];
+    let standard = |version: u16| {
+        read_one(format!("wSpecVersion = {version:#x}\n").as_bytes()).map(|report| report.standard)
+    };
+    for version in known {
+        let expected = format!("UFS {}.{}", version >> 8, version >> 4 & 0xf);
+        assert_eq!(standard(version).unwrap(), expected);
+        assert_eq!(standard(version.swap_bytes()).unwrap(), expected);
+    }
+    let is_known = |version: u16| known.contains(&version) || known.contains(&version.swap_bytes());
+    for version in (1..0x500).filter(|version| !is_known(*version)) {
+        // What is no version may be a later one with swapped bytes.
+        assert!(standard(version).is_err() || version.swap_bytes() > 0x500, "{version:#x}");
+    }
+}
+
+/// A descriptor of this length and type, with the highest byte of each value first.
+fn raw(length: u8, kind: u8, values: &[(usize, &[u8])]) -> Vec<u8> {
+    let mut out = vec![0; usize::from(length)];
+    (out[0], out[1]) = (length, kind);
+    for (at, bytes) in values {
+        out[*at..*at + bytes.len()].copy_from_slice(bytes);
+    }
+    out
+}
+
+#[test]
+fn raw_descriptors_are_read_in_each_form() {
+    let device =
+        raw(0x59, 0, &[(0x10, &[0x03, 0x10]), (0x18, &[0x01, 0xad]), (0x21, &[32]), (0x4f, &[0, 0, 1, 0])]);
+    let geometry = raw(0x57, 7, &[(4, &[0, 0, 0, 0, 0x0e, 0xe6, 0x40, 0])]);
+    let health = raw(0x25, 9, &[(2, &[1, 2, 11])]);
+    let unit = raw(0x2d, 2, &[(2, &[3]), (3, &[1]), (0x0a, &[12]), (0x0b, &[0, 0, 0, 0, 0, 0x3b, 0x90, 0])]);
+    let string = [6, 5, 0, b'A', 0, b'B'];
+    let all = [&device[..], &string, &geometry, &unit, &health].concat();
+    for (form, text) in hex_forms(&all) {
+        assert!(is_ufs(&text), "{form}");
+        let report = read_one(&text).unwrap_or_else(|error| panic!("{form}: {error}"));
+        assert_eq!(
+            (report.standard.as_str(), report.capacity.as_ref().unwrap().bytes),
+            ("UFS 3.1", 0x003b_9000 << 12),
+            "{form}"
+        );
+        assert_eq!(fact(&report, "manufacturer"), "0x01ad, SK hynix");
+        assert_eq!(fact(&report, "life used, type B (mostly MLC, TLC)"), "beyond the estimated life");
+        assert_eq!(value(&report, "qTotalRawDeviceCapacity"), Some(Value::Number(0x0ee6_4000)));
+    }
+    for (form, text) in hex_forms(&health) {
+        assert!(is_ufs(&text), "{form}");
+        assert_eq!(
+            fact(&read_one(&text).unwrap(), "life used, type A (mostly SLC)"),
+            "10 to 20 % of the life used"
+        );
+        let cut = read_one(&text[..text.len() / 4 * 2]).expect_err(form).to_string();
+        assert!(cut.contains("of 37 bytes"), "{form}: {cut}");
+    }
+    // A buffer of 255 bytes, and two dumps with headings.
+    let mut buffer = health.clone();
+    buffer.resize(255, 0);
+    assert!(read_one(&buffer).is_ok() && is_ufs(&buffer));
+    let [.., (_, first)] = hex_forms(&device);
+    let [.., (_, second)] = hex_forms(&health);
+    let report = read_one(&[first, second].concat()).unwrap();
+    assert_eq!((report.standard.as_str(), fact(&report, "spare blocks").as_str()), ("UFS 3.1", "normal"));
 }

@@ -6,10 +6,8 @@
 
 use emmclab_base::{Error, Kind, Result};
 
-use super::fields::REGISTER_BYTES;
-
 /// Maximum number of bytes in a row with an offset and a colon; the rest of the row is characters.
-const MOST_IN_ROW: usize = 16;
+pub(crate) const MOST_IN_ROW: usize = 16;
 /// Possible numbers of digits of a word in a row; a longer word is a run of digits.
 const WORDS: [usize; 3] = [2, 4, 8];
 /// Radixes of offsets: those of hexdump and xxd, U-Boot, od.
@@ -25,11 +23,18 @@ struct Row<'a> {
     after_star: bool,
 }
 
-/// The register in a text, or `None` if no line of it is a row of digits.
+/// The bytes of the first dump in a text.
+pub(crate) struct Dump<'a> {
+    pub bytes: Vec<u8>,
+    /// The number and content of the line that ended it because it is no row of digits.
+    pub end: Option<(u64, &'a str)>,
+}
+
+/// The first dump in a text, of at least `most` bytes if the text has so many; `None` if no line of it is a row of digits.
 ///
 /// # Errors
-/// If the rows are not the bytes of a whole register in order.
-pub(super) fn read(text: &str) -> Result<Option<[u8; REGISTER_BYTES]>> {
+/// If the offsets of the rows do not follow each other.
+pub(crate) fn read(text: &str, most: usize) -> Result<Option<Dump<'_>>> {
     let mut rows = Vec::new();
     let mut after_star = false;
     let mut end = None;
@@ -53,14 +58,14 @@ pub(super) fn read(text: &str) -> Result<Option<[u8; REGISTER_BYTES]>> {
         }
         after_star = false;
         // The file may continue, for example with the next command of a log.
-        if rows.iter().map(|row| row.bytes.len()).sum::<usize>() >= REGISTER_BYTES {
+        if rows.iter().map(|row| row.bytes.len()).sum::<usize>() >= most {
             break;
         }
     }
     if rows.iter().all(|row| row.bytes.is_empty()) {
         return Ok(None);
     }
-    assemble(&rows).and_then(|bytes| whole(bytes, end)).map(Some)
+    assemble(&rows, most).map(|bytes| Some(Dump { bytes, end }))
 }
 
 /// A line as a row of digits; `None` if it is not one.
@@ -111,10 +116,10 @@ fn is_number(word: &str) -> bool {
 
 /// The bytes of the rows, with the first radix to which all offsets fit. If none fits, the error is that of the radix that fits the most
 /// rows.
-fn assemble(rows: &[Row<'_>]) -> Result<Vec<u8>> {
+fn assemble(rows: &[Row<'_>], most: usize) -> Result<Vec<u8>> {
     let mut furthest: Option<(usize, Error)> = None;
     for radix in RADIXES {
-        match with_radix(rows, radix) {
+        match with_radix(rows, radix, most) {
             Ok(bytes) => return Ok(bytes),
             Err((row, error)) => {
                 if furthest.as_ref().is_none_or(|(other, _)| row > *other) {
@@ -126,15 +131,15 @@ fn assemble(rows: &[Row<'_>]) -> Result<Vec<u8>> {
     Err(furthest.map_or_else(|| Error::new(Kind::Empty, "there is no row of digits"), |(_, error)| error))
 }
 
-fn with_radix(rows: &[Row<'_>], radix: u32) -> std::result::Result<Vec<u8>, (usize, Error)> {
-    let mut bytes: Vec<u8> = Vec::with_capacity(REGISTER_BYTES);
+fn with_radix(rows: &[Row<'_>], radix: u32, most: usize) -> std::result::Result<Vec<u8>, (usize, Error)> {
+    let mut bytes: Vec<u8> = Vec::new();
     let mut base = None;
     for (number, row) in rows.iter().enumerate() {
         let place = row.offset.and_then(|digits| usize::from_str_radix(digits, radix).ok());
         let place = place.map(|place| place.wrapping_sub(*base.get_or_insert(place)));
         if row.after_star {
             // Rows like the last one were left out, up to this offset.
-            while bytes.len() >= MOST_IN_ROW && bytes.len() < place.unwrap_or(0).min(REGISTER_BYTES) {
+            while bytes.len() >= MOST_IN_ROW && bytes.len() < place.unwrap_or(0).min(most) {
                 bytes.extend_from_within(bytes.len() - MOST_IN_ROW..);
             }
         }
@@ -151,25 +156,4 @@ fn with_radix(rows: &[Row<'_>], radix: u32) -> std::result::Result<Vec<u8>, (usi
         bytes.extend_from_slice(&row.bytes);
     }
     Ok(bytes)
-}
-
-/// The bytes as a register. The last row of a table of ten columns may be short, or padded.
-fn whole(mut bytes: Vec<u8>, end: Option<(u64, &str)>) -> Result<[u8; REGISTER_BYTES]> {
-    let found = bytes.len();
-    bytes.truncate(REGISTER_BYTES);
-    if let Ok(register) = <[u8; REGISTER_BYTES]>::try_from(bytes)
-        && found < REGISTER_BYTES + MOST_IN_ROW
-    {
-        return Ok(register);
-    }
-    let problem = format!("the dump has {found} bytes, and the register {REGISTER_BYTES}");
-    let hint = "dump the register again, as a whole";
-    Err(match end {
-        Some((line, content)) => Error::new(Kind::Syntax, format!("no row of digits; {problem}"))
-            .at_line(line)
-            .of_field("row", 0, content.as_bytes()),
-        None if found < REGISTER_BYTES => Error::new(Kind::Truncated, problem).at_offset(found as u64),
-        None => Error::new(Kind::Syntax, problem),
-    }
-    .hint(hint))
 }
