@@ -1,9 +1,10 @@
 //! Types that every other crate shares: the error, the units, operations, flags, the request, flags of commands, notes on
-//! blocks, and values by range of sectors.
+//! blocks, and values by range of sectors; and the word that a user may have meant.
 //!
 //! Plain data without files or columns, so that the device and the layers above it depend on no reader of traces.
 
 mod block_note;
+mod closest;
 mod error;
 mod flags;
 mod health;
@@ -16,6 +17,7 @@ mod settings_file;
 mod units;
 
 pub use block_note::{BlockNote, Role, SectorSet};
+pub use closest::closest;
 pub use error::{Error, Kind, Result};
 pub use flags::Flags;
 pub use health::Health;

@@ -19,3 +19,9 @@ impl<'a, 'py, T: DeserializeOwned> FromPyObject<'a, 'py> for Given<T> {
         })
     }
 }
+
+/// The word most similar to `word`, if it is so similar that it may have been meant.
+#[pyfunction]
+pub(crate) fn closest(word: &str, words: Vec<String>) -> Option<String> {
+    emmclab_trace::closest(word, words.iter().map(String::as_str)).map(str::to_owned)
+}

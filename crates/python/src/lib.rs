@@ -57,6 +57,8 @@ mod _core {
     #[pymodule_export]
     use crate::frame::PyFrame;
     #[pymodule_export]
+    use crate::given::closest;
+    #[pymodule_export]
     use crate::live::{PyLive, delete_left};
     #[pymodule_export]
     use crate::precondition::{PyPrecondition, precondition, preconditioned_bytes};

@@ -50,7 +50,7 @@ pub use combine::{Combiner, TraceInput};
 pub use compression::{Compression, compress_checked};
 pub use emmclab_base::{
     BlockNote, Bytes, Error, Flags, Kind, NameId, Nanos, Op, Request, Result, Role, SECTOR_BYTES, Sector,
-    SectorSet, interrupt, read_settings,
+    SectorSet, closest, interrupt, read_settings,
 };
 pub use events::{
     Activity, CommandCounts, CommandEvent, CommandKind, CommandStep, DecodedEvent, Erase, FsEvent, FsStep,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -261,13 +260,13 @@ def _is_word(text: str) -> bool:
 def _explain_word(word: str, as_json: bool) -> None:
     term = define(word)
     if term is None:
-        near = difflib.get_close_matches(word.casefold(), [*words(), *_core.device_presets(), *keys()], n=1)
+        near = _core.closest(word, [*words(), *_core.device_presets(), *keys()])
         more = "`emmclab devices` lists devices, `emmclab explain --glossary` words"
         raise InputError(
             f"`{word}` is neither a file, nor a device, nor a word of the glossary, nor a setting",
             kind="io",
             field=_METAVAR,
-            hint=f"did you mean `{near[0]}`? {more}" if near else more,
+            hint=f"did you mean `{near}`? {more}" if near else more,
         )
     _explain_terms([term], as_json)
     if not as_json and len(named(word)) > 1:

@@ -7,6 +7,8 @@ import tomllib
 from pathlib import Path
 from typing import NamedTuple
 
+#: The topic of words for what simulated devices do not have.
+NOT_MODELLED = "Not modelled"
 _FILE = Path(__file__).parents[1] / "data" / "glossary.toml"
 
 

@@ -14,6 +14,7 @@ from emmclab.cli.command import COMPARE_DEVICES
 from emmclab.cli.console import say
 from emmclab.cli.declared import Percentiles, declared
 from emmclab.cli.failures import EARLY_END
+from emmclab.cli.glossary import NOT_MODELLED, define
 from emmclab.cli.meter import Meter
 from emmclab.cli.names import layer_names, names_of, setting_names
 from emmclab.cli.options import Bin, OverTime, note_over_time
@@ -234,5 +235,18 @@ def configured(name: str, settings: Sequence[str], capacity: str | None = None) 
                 hint="write it as `--set timing.parallelism=both`",
             )
         values[key.strip()] = value.strip()
-    device = Device.named(name).set(values) if values else Device.named(name)
+    device = Device.named(name)
+    if values:
+        try:
+            device = device.set(values)
+        except ConfigError as error:
+            if meaning := next(filter(None, map(_not_modelled, values)), None):
+                raise ConfigError(str(error), kind="config", field=error.field, hint=meaning) from error
+            raise
     return device if capacity is None else device.with_capacity(capacity)
+
+
+def _not_modelled(key: str) -> str | None:
+    """Return what the glossary says of a setting for something that the model does not have; else None."""
+    found = (define(part) for part in key.split("."))
+    return next((f"{one.term}: {one.text}" for one in found if one and one.topic == NOT_MODELLED), None)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 from collections.abc import Iterator, Mapping
 from typing import Any
+
+from emmclab import _core
 
 
 class UnknownFieldError(KeyError):
@@ -20,9 +21,9 @@ class UnknownFieldError(KeyError):
         """Return the message; it is made only if it is printed, since mappings are often searched."""
         field, paths = str(self.args[0]), list(_paths(self._known))
         last = field.rpartition(".")[2]
-        near = difflib.get_close_matches(field, paths, n=1, cutoff=0.7)
-        near = near or [path for path in paths if path.rpartition(".")[2].startswith(last)][:1]
-        hint = f"did you mean `{near[0]}`?" if near else f"there are: {', '.join(self._known)}"
+        begins = (path for path in paths if path.rpartition(".")[2].startswith(last))
+        near = _core.closest(field, paths) or next(begins, None)
+        hint = f"did you mean `{near}`?" if near else f"there are: {', '.join(self._known)}"
         return f"there is no field `{field}`; {hint}"
 
 

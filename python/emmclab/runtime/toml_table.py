@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import difflib
 from typing import Any, cast
 
+from emmclab import _core
 from emmclab.errors import ConfigError
 from emmclab.runtime.lists import once
 
@@ -34,8 +34,8 @@ class TomlTable:
         self._asked.append(key)
         if key not in self._table:
             if default is None:
-                near = difflib.get_close_matches(key, self._table, n=1)
-                said = f"there is `{near[0]}`; did you mean `{key}`?" if near else f"add `{key} = ...`"
+                near = _core.closest(key, list(self._table))
+                said = f"there is `{near}`; did you mean `{key}`?" if near else f"add `{key} = ...`"
                 raise self.fault(key, "this key is missing", said)
             return default
         value = self._table[key]
@@ -100,8 +100,8 @@ class TomlTable:
         """Reject keys that were never read."""
         for key in self._table:
             if key not in self._asked:
-                near = difflib.get_close_matches(key, self._asked, n=1)
-                known = f"did you mean `{near[0]}`?" if near else f"known are: {', '.join(self._asked)}"
+                near = _core.closest(key, self._asked)
+                known = f"did you mean `{near}`?" if near else f"known are: {', '.join(self._asked)}"
                 raise self.fault(key, "there is no such key", known)
 
     def fault(self, key: str, problem: str, hint: str) -> ConfigError:

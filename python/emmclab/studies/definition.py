@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import json
 import re
@@ -10,6 +9,7 @@ import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from emmclab import _core
 from emmclab.devices.layers import Setting
 from emmclab.errors import ConfigError
 from emmclab.runtime.files import read_text
@@ -290,8 +290,8 @@ def _reading(read: TomlTable) -> dict[str, Setting]:
     options: dict[str, Setting] = read.table("reading", (str, int, bool))
     for key in options:
         if key not in reading_options():
-            near = difflib.get_close_matches(key, reading_options(), n=1)
-            known = f"did you mean `{near[0]}`?" if near else f"choose one of: {', '.join(reading_options())}"
+            near = _core.closest(key, list(reading_options()))
+            known = f"did you mean `{near}`?" if near else f"choose one of: {', '.join(reading_options())}"
             raise read.fault(f"reading.{key}", "this is not an option of reading", known)
     return options
 

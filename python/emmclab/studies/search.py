@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import difflib
 import itertools
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from emmclab import _core
 from emmclab.devices.layers import Setting
 from emmclab.devices.spread import is_told
 from emmclab.errors import ConfigError
@@ -364,12 +364,12 @@ def _figure(name: str, rows: list[Row]) -> float:
     if any(name in row for row in rows):
         return math.nan
     known = sorted({key for row in rows for key, value in row.items() if isinstance(value, float)})
-    near = difflib.get_close_matches(name, known, n=1)
+    near = _core.closest(name, known)
     raise ConfigError(
         f"`{name}` is not a figure of the results",
         kind="config",
         field="--minimize",
-        hint=f"did you mean `{near[0]}`?" if near else "name a column of `runs`, as mean_response_ms or waf",
+        hint=f"did you mean `{near}`?" if near else "name a column of `runs`, as mean_response_ms or waf",
     )
 
 

@@ -16,7 +16,7 @@ mod validate_zones;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use emmclab_base::{Bytes, Error, Kind, Result, read_settings};
+use emmclab_base::{Bytes, Error, Kind, Result, closest, read_settings};
 use toml::{Table, Value};
 
 use crate::geometry::Geometry;
@@ -24,7 +24,6 @@ pub use contents::decides_contents;
 use emmclab_settings::{Settings, SlcMode};
 pub use explain::Row;
 pub(crate) use explain::fits;
-use presets::closest;
 pub use presets::{Preset, presets};
 pub use schema::json_schema;
 

@@ -53,12 +53,3 @@ pub fn presets() -> &'static [Preset] {
         "presets/devices": ["small-1gb", "pcm-16mb"],
     }
 }
-
-/// The word most similar to `word`; `None` if none is similar enough.
-pub(super) fn closest<'a>(word: &str, words: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    words
-        .map(|candidate| (strsim::levenshtein(word, candidate), candidate))
-        .min()
-        .filter(|(distance, candidate)| *distance <= candidate.len().max(word.len()) / 2)
-        .map(|(_, candidate)| candidate)
-}

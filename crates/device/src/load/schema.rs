@@ -2,11 +2,11 @@
 
 use std::sync::LazyLock;
 
+use emmclab_base::closest;
 use serde_json::{Map, Value as Json};
 use toml::{Table, Value};
 
 use super::faults::{most, range, whole_numbers};
-use super::presets::closest;
 use super::registries;
 use emmclab_settings::Settings;
 
