@@ -93,6 +93,8 @@ def test_too_few_recordings_are_said_with_p_and_the_number_that_is_needed(pages:
     }
     assert found["headline"].startswith("Too few recordings to tell few-before from few-after: 3 and 3")
     assert "fewer than 6 of each" in found["headline"]
+    tiles = (pages / "few.html").read_text().partition("</dl>")[0]
+    assert "none is shown to differ" in tiles and "Cliff" not in tiles
     shown = emmclab("fleet", "few-before", "--against", "few-after", cwd=pages).stdout
     heads = [line for line in shown.splitlines() if line.startswith("Figure")]
     assert "Verdict" in heads[0] and heads[-1].split()[-1] == "Needed"

@@ -159,6 +159,34 @@ def test_a_page_of_runs_draws(visits: Callable[[str], Visit], figure: str) -> No
     assert visit.words == []
 
 
+def test_results_of_runs_are_cards_on_a_phone(browser: Browser, simulated: Path) -> None:
+    visit = Visit(browser, simulated, width=390)
+    tables = visit.page.locator("#results .scroll, #events .scroll")
+    sideways = tables.evaluate_all("all => all.filter(t => t.scrollWidth > t.clientWidth).length")
+    assert (tables.count(), sideways) == (2, 0)
+    labels = (
+        visit.page.locator("#results tbody")
+        .first.locator("td")
+        .evaluate_all("all => all.map(td => getComputedStyle(td, '::before').content)")
+    )
+    assert len(labels) >= 5 and all(label.strip('" ') for label in labels)
+    visit.page.close()
+
+
+def test_requests_that_all_take_the_same_time_have_a_point(browser: Browser, tmp_path: Path) -> None:
+    text = "\n".join(f"{number * 1_000_000},read,0,8" for number in range(3))
+    (tmp_path / "reads.csv").write_text(f"arrival_ns,op,sector,sectors\n{text}\n")
+    device = emmclab.Device.preset("iiswc15-4ps")
+    runs = emmclab.compare([emmclab.read(tmp_path / "reads.csv")], [device], distribution=True)
+    write_simulation_report(runs, [device], tmp_path / "reads.html")
+    visit = Visit(browser, tmp_path / "reads.html")
+    chart = visit.page.locator("#response_cdf .chart").first
+    chart.scroll_into_view_if_needed()
+    chart.locator(".mark-symbol.role-mark path").first.wait_for(state="attached")
+    assert invalid_charts(tmp_path / "reads.html") == {}
+    visit.page.close()
+
+
 def test_where_the_time_goes_is_drawn_in_ms_so_that_a_slower_device_has_a_longer_bar(trace: Path) -> None:
     devices = [emmclab.Device.preset(name) for name in ("iiswc15-4ps", "iiswc15-hps")]
     rows = [

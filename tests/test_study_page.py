@@ -134,6 +134,35 @@ def test_the_answer_is_on_the_first_screen_and_nothing_sticks_out(
     visit.page.close()
 
 
+@pytest.mark.parametrize("width", [1280, 390])
+def test_a_chart_names_each_setting_and_its_legend_has_the_colours_of_its_bars(
+    browser: Browser, tmp_path: Path, width: int
+) -> None:
+    (tmp_path / "pair.toml").write_text(
+        'name = "pair"\ninputs = ["Movie"]\n[[grid]]\nname = "all"\ndevices = ["small-1gb"]\n'
+        'wrap_addresses = true\nprecondition = "steady:1"\n[grid.axes]\n'
+        '"gc.policy" = ["greedy", "fifo", "cost_benefit", "d_choices"]\n'
+        '"capacity.over_provisioning_pct" = [12, 20]\n'
+    )
+    assert emmclab("run", "pair.toml", cwd=tmp_path).returncode == 0
+    assert emmclab("report", "pair.toml", cwd=tmp_path).returncode == 0
+    visit = Visit(browser, tmp_path / "pair.html", width=width)
+    visit.draw_all()
+    legends = visit.page.locator(".chart .role-legend").evaluate_all("all => all.map(one => one.textContent)")
+    assert any("capacity.over_provisioning_pct = 20" in text for text in legends)
+    assert not [text for text in legends if "…" in text]
+    symbols = "all => all.map(one => one.getAttribute('fill')).filter(fill => fill && fill != 'transparent')"
+    of_legend = visit.page.locator(".chart .role-legend-symbol path").evaluate_all(symbols)
+    of_bars = visit.page.locator(".chart .mark-rect.role-mark path").evaluate_all(symbols)
+    assert set(of_legend) <= set(of_bars) and of_bars
+    named = visit.page.locator(".chart .role-axis-label").evaluate_all(
+        "all => all.map(one => one.textContent)"
+    )
+    words = ("greedy", "fifo", "cost_benefit", "d_choices")
+    assert any(all(word in text for word in words) for text in named)
+    visit.page.close()
+
+
 def test_figures_are_files_as_svg_pdf_and_data(folder: Path) -> None:
     names = {path.stem for path in (folder / "figures").iterdir()}
     assert "pages-timing_parallelism-mean_response" in names

@@ -156,9 +156,15 @@ def _provenance(tables: Sequence[Table]) -> Provenance:
 
 
 def _differences(found: Comparison) -> list[Tile]:
-    """Return the largest differences by Cliff's delta, those that are shown to be real first."""
+    """Return the largest differences that are shown, by Cliff's delta; without any, what was compared."""
     known = [one for one in found.differences if one.delta is not None]
-    ordered = sorted(known, key=lambda one: (one.verdict not in ("higher", "lower"), -abs(one.delta or 0)))
+    ordered = sorted(
+        (one for one in known if one.verdict in ("higher", "lower")), key=lambda one: -abs(one.delta or 0)
+    )
+    if not ordered:
+        parts = zip(found.names, (found.before, found.after), strict=True)
+        counts = [Tile(f"Recordings of {name}", f"{one.whole.recordings:,}") for name, one in parts]
+        return [*counts, Tile("Figures compared", f"{len(known):,}", note="none is shown to differ")]
     return [
         Tile(one.field.label, signed(one.delta or 0.0, 2), note=f"Cliff's delta; {one.verdict}")
         for one in ordered[:_MOST_TILES]

@@ -39,30 +39,36 @@
     return width < NARROW_PX ? { ...config, axisY: { ...config.axisY, labelLimit: 100 } } : config;
   }
 
-  const sticksOut = (chart) => [...chart.querySelectorAll(".role-legend")].some(
-    (legend) => legend.getBoundingClientRect().right > chart.getBoundingClientRect().right + 1);
+  // Space for the symbol of a name in a legend, and for the gap to the next one.
+  const SYMBOL_PX = 40;
+  const isCut = (chart) => [...chart.querySelectorAll(".role-legend")].some((legend) => legend.textContent.includes("…")
+    || legend.getBoundingClientRect().right > chart.getBoundingClientRect().right + 1);
 
   async function draw(chart) {
     const stacked = Boolean(page.specs[chart.id].vega.vconcat);
-    const width = stacked ? chart.clientWidth : chart.clientWidth < NARROW_PX ? "narrow" : "wide";
-    const state = `${theme()} ${width}`;
+    const width = chart.clientWidth;
+    const state = `${theme()} ${stacked ? width : width < NARROW_PX ? "narrow" : "wide"}`;
     if (chart.dataset.drawn === state) return;
     chart.dataset.drawn = state;
     const { trace, vega: stored } = page.specs[chart.id];
-    const vega = sized(stored, chart.clientWidth);
+    const vega = sized(stored, width);
     const datasets = { rows: rowsOf(figureOf(chart), trace) };
-    // Three columns of a legend may not fit on a phone, nor two.
+    // Three columns of a legend may not fit on a phone, nor two; whole names have precedence.
     for (let most = 3; most > 0; most -= 1) {
       const spec = JSON.parse(JSON.stringify(vega), (key, value) => {
-        if (key === "columns") return Math.min(value, most);
-        return key === "labelLimit" ? Math.min(value, Math.max(chart.clientWidth / 3, 90)) : value;
+        if (key === "legend" && value) {
+          const columns = value.columns && Math.min(value.columns, most);
+          const labelLimit = Math.max(value.labelLimit ?? 0, width / (columns ?? most) - SYMBOL_PX);
+          return { ...value, columns, labelLimit: Math.min(labelLimit, width - SYMBOL_PX) };
+        }
+        return key === "labelLimit" ? Math.min(value, Math.max(width / 3, 90)) : value;
       });
       const result = await vegaEmbed(chart, { ...spec, datasets }, {
-        actions: false, renderer: "svg", config: themed(chart.clientWidth),
+        actions: false, renderer: "svg", config: themed(width),
       });
       views.get(chart)?.finalize();
       views.set(chart, result);
-      if (!sticksOut(chart)) break;
+      if (!isCut(chart)) break;
     }
     chart.querySelector("svg")?.setAttribute("aria-hidden", "true");
     chart.dataset.settled = state;

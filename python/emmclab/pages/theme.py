@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+#: Colour of symbols that stand for marks of several colours; it is visible on light and dark backgrounds.
+GREY = "#8b8fa0"
+
 #: Readable on light and dark backgrounds, and distinguishable by colour-blind readers.
 OP_COLOURS = {"read": "#3b7dd8", "write": "#e07b39", "all": "#7d8797"}
 
@@ -52,7 +55,8 @@ CAUSE_COLOURS = {
     "wake-up": "#a58b1f",
 }
 
-_CATEGORIES = ["#3b7dd8", "#e07b39", "#2a9d74", "#c4528c", "#a58b1f", "#7b6bd6", "#38a3b8", "#b5533c"]
+#: Colours of categories, in order.
+CATEGORIES = ["#3b7dd8", "#e07b39", "#2a9d74", "#c4528c", "#a58b1f", "#7b6bd6", "#38a3b8", "#b5533c"]
 _FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, sans-serif"
 
 
@@ -82,9 +86,9 @@ def _config(text: str, quiet: str, line: str, ramp: list[str]) -> dict[str, Any]
             "labelLimit": 140,
             "gradientLength": 120,
         },
-        "range": {"category": _CATEGORIES, "heatmap": ramp, "ordinal": {"scheme": "viridis"}, "ramp": ramp},
-        "bar": {"color": _CATEGORIES[0]},
-        "rect": {"color": _CATEGORIES[0]},
+        "range": {"category": CATEGORIES, "heatmap": ramp, "ordinal": {"scheme": "viridis"}, "ramp": ramp},
+        "bar": {"color": CATEGORIES[0]},
+        "rect": {"color": CATEGORIES[0]},
         "line": {"strokeWidth": 2},
     }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import altair as alt
@@ -61,21 +62,22 @@ def space_utilisation(rows: Rows) -> Chart:
 
 
 def response_cdf(rows: Rows) -> Chart:
-    """Share of requests by response time, a line for each device."""
-    chart = (
-        chart_of(rows)
-        .mark_line(interpolate="step-after")
-        .encode(
-            x=_log_ms("up_to_ms"),
-            y=alt.Y(
-                "cumulative_pct:Q", title="requests at most as long, %", scale=alt.Scale(domain=[0, 100])
-            ),
-            tooltip=tooltip(rows),
-        )
+    """Share of requests by response time, a line for each device; a point if all take the same time."""
+    base = chart_of(rows).encode(
+        x=_log_ms("up_to_ms"),
+        y=alt.Y("cumulative_pct:Q", title="requests at most as long, %", scale=alt.Scale(domain=[0, 100])),
+        color=op_colour(rows) if len(_devices(rows)) == 1 else _colour(rows),
+        tooltip=tooltip(rows),
     )
-    if len(_devices(rows)) == 1:
-        return chart.encode(color=op_colour(rows))
-    return chart.encode(color=_colour(rows), strokeDash=alt.StrokeDash("op:N", title=None))
+    lines = base.mark_line(interpolate="step-after")
+    if len(_devices(rows)) > 1:
+        lines = lines.encode(strokeDash=alt.StrokeDash("op:N", title=None))
+    # A line through one point would be invisible.
+    line = ["trace", "device", "op"]
+    if 1 not in Counter(tuple(row[name] for name in line) for row in rows).values():
+        return lines
+    alone = base.transform_joinaggregate(steps="count()", groupby=line)
+    return lines + alone.transform_filter("datum.steps == 1").mark_point(filled=True, size=45)
 
 
 def _log_ms(field: str) -> alt.X:

@@ -6,6 +6,7 @@ import altair as alt
 
 from emmclab.pages.plots.figure import Chart, Rows
 from emmclab.pages.plots.marks import chart_of, in_order, tooltip
+from emmclab.pages.theme import CATEGORIES, GREY
 
 #: Ratio of values above which the axis is logarithmic.
 _FAR_APART = 30
@@ -45,7 +46,8 @@ def _base(rows: Rows, key: str) -> Chart:
             "setting:N",
             sort=in_order(rows, "setting"),
             title=key,
-            axis=alt.Axis(labelAngle=-20, labelLimit=120),
+            # Each setting is named, also on a phone.
+            axis=alt.Axis(labelAngle=-20, labelLimit=120, labelOverlap=False),
         ),
         color=alt.Color(
             "trace:N",
@@ -57,11 +59,23 @@ def _base(rows: Rows, key: str) -> Chart:
     )
 
 
-def _legend_of_others(others: list[str], symbol: str) -> alt.Legend | None:
-    """Return the legend of the other settings; None if there is only one combination of them."""
-    if len(others) < 2:
+def _legend_of_others(rows: Rows, symbol: str) -> alt.Legend | None:
+    """Return the legend of the other settings; None if there is only one combination of them.
+
+    Its symbols have the colour of the marks if all have the same one, else grey, which is visible on both
+    backgrounds.
+    """
+    if len(in_order(rows, "others")) < 2:
         return None
-    return alt.Legend(columns=1, orient="bottom", labelLimit=320, symbolType=symbol)
+    colour = CATEGORIES[0] if len(in_order(rows, "trace")) == 1 else GREY
+    return alt.Legend(
+        columns=1,
+        orient="bottom",
+        labelLimit=320,
+        symbolType=symbol,
+        symbolFillColor=colour,
+        symbolStrokeColor=colour,
+    )
 
 
 def _lines(rows: Rows, key: str, title: str, logarithmic: bool) -> Chart:
@@ -70,7 +84,7 @@ def _lines(rows: Rows, key: str, title: str, logarithmic: bool) -> Chart:
     others = in_order(rows, "others")
     chart = _base(rows, key).encode(
         strokeDash=alt.StrokeDash(
-            "others:N", title=None, sort=others, legend=_legend_of_others(others, "stroke")
+            "others:N", title=None, sort=others, legend=_legend_of_others(rows, "stroke")
         )
     )
     y = alt.Y("value:Q", title=title, scale=scale, axis=axis)
@@ -98,7 +112,7 @@ def _bars(rows: Rows, key: str, title: str, logarithmic: bool) -> Chart:
     axis = alt.Axis(tickCount=5, format="~r") if logarithmic else alt.Undefined
     y = alt.Y("value:Q", title=title, scale=scale, axis=axis)
     if logarithmic:
-        shape = alt.Shape("others:N", title=None, sort=others, legend=_legend_of_others(others, "circle"))
+        shape = alt.Shape("others:N", title=None, sort=others, legend=_legend_of_others(rows, "circle"))
         values = chart.mark_point(filled=True, size=45).encode(y=y, shape=shape)
     else:
         opacity = alt.Opacity(
@@ -106,7 +120,7 @@ def _bars(rows: Rows, key: str, title: str, logarithmic: bool) -> Chart:
             title=None,
             sort=others,
             scale=alt.Scale(range=[1.0, 0.35]),
-            legend=_legend_of_others(others, "square"),
+            legend=_legend_of_others(rows, "square"),
         )
         values = chart.mark_bar().encode(y=y, opacity=opacity)
     # An error bar in the colour of its bar would be invisible.

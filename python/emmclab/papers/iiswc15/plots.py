@@ -9,6 +9,7 @@ import altair as alt
 
 from emmclab.pages import plots
 from emmclab.pages.plots import Chart, Rows, chart_of, dots, in_order
+from emmclab.pages.theme import GREY
 from emmclab.papers.drawing import Drawing
 from emmclab.papers.iiswc15.readings import (
     EIGHT,
@@ -30,8 +31,6 @@ from emmclab.traces.profile import Profile
 
 _EIGHT, _ALIGNED = "8 KB pages", "8 KB pages, aligned"
 _DEVICES = {FOUR: "4 KB pages", EIGHT: _EIGHT, HYBRID: "hybrid"}
-#: Colours that are visible on light and on dark backgrounds.
-_GREY = "#8b8fa0"
 #: The values of Figure 3 that the paper states in its text.
 _FIGURE_3 = {"read": {4: 13.94, 256: 99.65}, "write": {4: 5.18, 256: 19.0, 16384: 56.15}}
 
@@ -69,13 +68,13 @@ def _rows_of(results: Results) -> list[str]:
 
 def _shapes(orient: Any) -> alt.Legend:
     """Return a legend of shapes that is visible on light and dark backgrounds."""
-    return alt.Legend(orient=orient, symbolFillColor=_GREY, symbolStrokeColor=_GREY)
+    return alt.Legend(orient=orient, symbolFillColor=GREY, symbolStrokeColor=GREY)
 
 
 def _published_rules(base: Chart, values: Sequence[float], axis: str) -> Chart:
     """Draw the published figures as dashed lines, without rows in the data."""
     rules = [
-        base.mark_rule(strokeDash=[4, 3], strokeWidth=1.5, color=_GREY).encode(**{axis: alt.datum(value)})
+        base.mark_rule(strokeDash=[4, 3], strokeWidth=1.5, color=GREY).encode(**{axis: alt.datum(value)})
         for value in values
     ]
     return alt.layer(*rules)
@@ -104,7 +103,7 @@ def _reductions(results: Results) -> Drawing:
     if recorded:
         circles = (
             base.transform_filter("datum.made_pct != null")
-            .mark_point(size=70, strokeWidth=2, color=_GREY)
+            .mark_point(size=70, strokeWidth=2, color=GREY)
             .encode(y=y, x="made_pct:Q")
         )
         chart += circles
@@ -206,7 +205,7 @@ def _throughput(results: Results) -> Drawing:
     )
     # Measured values are lines and published ones are marks: two sets of marks would hide each other.
     names = [name for name, _ in sources]
-    dashes = alt.Legend(orient="bottom", symbolStrokeColor=_GREY, symbolType="stroke")
+    dashes = alt.Legend(orient="bottom", symbolStrokeColor=GREY, symbolType="stroke")
     lines = (
         base.transform_filter("datum.trace != 'published'")
         .mark_line()

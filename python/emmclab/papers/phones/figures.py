@@ -8,6 +8,7 @@ import altair as alt
 
 from emmclab.devices.result import at
 from emmclab.pages.plots import Chart, Rows, chart_of, dots, in_order, tooltip
+from emmclab.pages.theme import GREY
 from emmclab.papers.drawing import Drawing
 from emmclab.papers.measuring import share
 from emmclab.papers.phones.runs import (
@@ -39,8 +40,6 @@ WAITS = {
     "wake_up_ms": "waking up",
 }
 _LOG = alt.Scale(type="log")
-#: Colours that are visible on light and on dark backgrounds.
-_GREY = "#8b8fa0"
 #: The device for each fill level of `fill_levels`: grid, settings and level in percent.
 _FILLED: tuple[tuple[str, dict[str, int], int], ...] = (
     ("new", {}, 0),
@@ -80,7 +79,7 @@ def _colour(rows: Rows, field: str, columns: int = 3) -> alt.Color:
 
 
 def _shape(rows: Rows, field: str) -> alt.Shape:
-    legend = alt.Legend(orient="bottom", columns=1, symbolFillColor=_GREY, symbolStrokeColor=_GREY)
+    legend = alt.Legend(orient="bottom", columns=1, symbolFillColor=GREY, symbolStrokeColor=GREY)
     return alt.Shape(f"{field}:N", title=None, sort=in_order(rows, field), legend=legend)
 
 
@@ -97,7 +96,7 @@ def _lines(rows: Rows, x: alt.X, y: alt.Y, dash: str = "") -> Chart:
     """Draw a line with points for each workload."""
     chart = chart_of(rows).encode(x=x, y=y, color=_colour(rows, "trace", 2), tooltip=tooltip(rows))
     if dash:
-        legend = alt.Legend(orient="bottom", columns=2, symbolStrokeColor=_GREY, symbolType="stroke")
+        legend = alt.Legend(orient="bottom", columns=2, symbolStrokeColor=GREY, symbolType="stroke")
         chart = chart.encode(
             strokeDash=alt.StrokeDash(f"{dash}:N", title=None, sort=in_order(rows, dash), legend=legend)
         )
