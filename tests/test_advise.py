@@ -135,6 +135,12 @@ def test_an_option_that_a_device_cannot_have_is_named_with_the_reason(trace: emm
     assert {advice.option for advice in advised.options}.isdisjoint(advised.refused)
 
 
+def test_an_option_that_a_device_has_already_says_so(trace: emmclab.Trace) -> None:
+    device = Device.preset("ufs31", capacity="8GB")
+    advised = advise(device, [trace], wrap_addresses=True, precondition="none")
+    assert advised.refused["SLC cache"] == f"{device.name} has a WriteBooster already"
+
+
 def test_a_lifetime_is_that_of_a_device_in_use(trace: emmclab.Trace) -> None:
     device = Device.preset("small-1gb").set({"geometry.block_groups.0.erase_limit": 3000})
     advised = advise(device, [trace], by="lifetime", wrap_addresses=True, precondition="none")

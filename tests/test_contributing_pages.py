@@ -150,7 +150,7 @@ def test_what_the_pages_say_is_added_to_a_copy_of_the_workspace_works(copy: Path
     assert len(commands) == 8
     for line in commands:
         assert re.search(r"test result: ok. [1-9]", _run([*line.split(), "--locked"], copy)), line
-    tries = re.findall(r"Try it: `(emmclab simulate [^`]+)`", victim + allocation + scheme)
+    tries = re.findall(r"Try it:\s+`(emmclab simulate [^`]+)`", victim + allocation + scheme)
     assert len(tries) == 3
     for line in tries:
         assert "400 requests on" in _try(line, copy, trace), line

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -63,8 +64,9 @@ def scratch(tmp_path: Path) -> Path:
 
 
 def test_a_file_is_only_read_unless_told_otherwise(scratch: Path) -> None:
-    found = emmclab_json("probe", scratch, "--span-mb", 48)
-    assert found["wrote"] is False
+    result = scratch.with_name("probe.json")
+    found = emmclab_json("probe", scratch, "--span-mb", 48, "-o", result)
+    assert found["wrote"] is False and json.loads(result.read_text()) == found
     assert {point["op"] for point in found["points"]} == {"read"}
     assert not any(scratch.read_bytes())
 

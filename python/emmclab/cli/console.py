@@ -72,8 +72,13 @@ def put(text: str) -> None:
         raise ClosedPipe from None
 
 
-def print_json(value: Any) -> None:
-    """Print a value as JSON; equal values result in equal bytes."""
+def json_text(value: Any) -> str:
+    """Return a value as JSON; equal values result in equal bytes."""
     text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)
     # `json.dumps` escapes the control characters of ASCII; the others are escaped here, so that none is lost.
-    put(text.translate({number: f"\\u{number:04x}" for number in CONTROLS if number >= 0x7F}))
+    return text.translate({number: f"\\u{number:04x}" for number in CONTROLS if number >= 0x7F})
+
+
+def print_json(value: Any) -> None:
+    """Print a value as JSON."""
+    put(json_text(value))

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from emmclab.cli.console import print_json, stderr, stdout
+from emmclab.cli.console import json_text, print_json, stderr, stdout
 from emmclab.cli.helping import examples
 from emmclab.cli.meter import Meter
 from emmclab.cli.options import AsJson
@@ -20,6 +20,7 @@ from emmclab.devices.device import presets
 from emmclab.devices.probe import Disk, Probe, Simulated
 from emmclab.devices.probe import probe as measure
 from emmclab.errors import ConfigError
+from emmclab.runtime.files import write_whole
 
 #: Default span, MB: for a simulated device, and for a real one.
 _SIMULATED_MB = 1024
@@ -32,7 +33,7 @@ def register(app: typer.Typer) -> None:
         epilog=examples(
             "emmclab probe galaxys2",
             "emmclab probe /dev/mmcblk0",
-            "emmclab probe scratch.bin --write --html probe.html",
+            "emmclab probe scratch.bin --write --html probe.html -o probe.json",
         ),
     )(probe)
 
@@ -71,6 +72,16 @@ def probe(
         Path | None,
         typer.Option(metavar="FILE", callback=in_a_folder, help="Also write a page with the curves."),
     ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "-o",
+            "--output",
+            metavar="FILE",
+            callback=in_a_folder,
+            help="Also write the result as JSON, as `--json` prints it.",
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Find clustered page and clustered block of a device from its bandwidth (Kim et al., MASCOTS 2009).
@@ -95,6 +106,8 @@ def probe(
         from emmclab.pages.probe import write_probe_report
 
         write_probe_report(found, html)
+    if output is not None:
+        write_whole(output, json_text(found.to_dict()) + "\n")
     if as_json:
         print_json(found.to_dict())
     else:

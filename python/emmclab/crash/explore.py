@@ -200,7 +200,8 @@ def no_ext4(recovery: str, problem: str) -> ConfigError:
         f"{problem}, and recovery by {'emmclab' if recovery == 'process' else recovery} supports only ext4",
         kind="config",
         field="recovery",
-        hint="have the kernel recover it: --recovery mount",
+        hint="have this kernel recover it with --recovery mount, or, if it does not know the file system "
+        "(/proc/filesystems; often f2fs), another one with --guest KERNEL",
     )
 
 

@@ -219,6 +219,15 @@ def options(device: Device) -> list[Option]:
     return [option for option in found if _changes(option, values)]
 
 
+def _already_there(option: Option, device: Device) -> str | None:
+    """Return that a device has what an option adds, if it has."""
+    values = {row["key"]: row["value"].strip('"') for row in device.explain()}
+    if "slc.mode" not in option.settings or values["slc.mode"] == "off":
+        return None
+    kind = "a WriteBooster" if values["interface.kind"] == "ufs" else "flash in SLC mode"
+    return f"{device.name} has {kind} already"
+
+
 def _changes(option: Option, values: dict[str, str]) -> bool:
     """Return whether an option changes any setting of the device."""
     planes = [values[f"geometry.{part}"] for part in ("dies_per_chip", "planes_per_die")]
@@ -294,7 +303,7 @@ def advise(
             try:
                 changed.append(device.set(option.settings))
             except ConfigError as error:
-                refused[option.name] = str(error)
+                refused[option.name] = _already_there(option, device) or str(error)
                 wanted.remove(option)
         # Many options share a preconditioned device; each device is made once, before the runs.
         made = [pool.submit(_prepare, one, given) for one in changed]

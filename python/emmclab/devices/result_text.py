@@ -379,13 +379,15 @@ def state_text(precondition: str) -> str:
 
 
 def completion(result: Mapping[str, Any]) -> str:
-    """Describe when a write completes: in the write buffer if the device buffers writes, else in the flash.
+    """Describe when a write completes: in the write buffer if the device has one, else in the flash.
 
-    >>> completion({"configuration": {"write_complete": "programmed"}, "cache": {"units_written": 5}})
+    >>> completion({"configuration": {"write_complete": "programmed", "write_buffer_kb": 512}})
     'in the write buffer, durable ones when programmed'
     """
-    buffered = (result.get("cache") or {}).get("units_written")
-    return completion_of(result["configuration"]["write_complete"], bool(buffered))
+    made = result["configuration"]
+    # A result of an earlier version does not state the size of the buffer, but the use of one.
+    buffered = made.get("write_buffer_kb", (result.get("cache") or {}).get("units_written"))
+    return completion_of(made["write_complete"], bool(buffered))
 
 
 def completion_of(write_complete: str, buffered: bool) -> str:

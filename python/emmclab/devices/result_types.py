@@ -45,6 +45,7 @@ class Configuration(TypedDict):
 
     capacity_bytes: int
     ram_kb: int
+    write_buffer_kb: int
     parallelism: str
     mapping_scheme: str
     write_complete: str

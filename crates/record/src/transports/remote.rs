@@ -89,8 +89,16 @@ impl Remote {
         };
         match status {
             Some(status) if !status.success() => {
-                Error::new(Kind::Io, format!("the command to the recorded machine ended with {status}"))
-                    .hint("try the same connection by hand; the command's own message is above")
+                // ssh reports its own failures as 255, after a message of its own.
+                let problem = match status.code() {
+                    Some(255) => "there is no connection to the recorded machine".to_owned(),
+                    Some(code) => {
+                        format!("the command to the recorded machine ended with exit status {code}")
+                    }
+                    None => format!("the command to the recorded machine was ended: {status}"),
+                };
+                Error::new(Kind::Io, problem)
+                    .hint("the message of the command is above; try the same connection by hand")
             }
             _ => error,
         }

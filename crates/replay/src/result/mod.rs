@@ -115,6 +115,8 @@ pub struct Configuration {
     pub capacity_bytes: u64,
     /// RAM of the write buffer and the read cache.
     pub ram_kb: u64,
+    /// RAM of the write buffer alone.
+    pub write_buffer_kb: u64,
     /// The unit of parallelism: `timing.parallelism`.
     pub parallelism: String,
     /// Mapping scheme: `mapping.scheme`.
@@ -130,6 +132,7 @@ impl Configuration {
         Self {
             capacity_bytes: device.geometry().capacity().0,
             ram_kb: u64::from(settings.cache.size_kb) + u64::from(settings.cache.read_kb),
+            write_buffer_kb: settings.cache.size_kb.into(),
             parallelism: word(settings.timing.parallelism),
             mapping_scheme: settings.mapping.scheme.clone(),
             write_complete: word(settings.timing.write_complete),

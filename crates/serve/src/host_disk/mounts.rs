@@ -48,7 +48,10 @@ pub(super) fn mount(device: &Path, options: &MountOptions) -> Result<PathBuf> {
     }
     command.arg("--").arg(device).arg(&folder);
     programs::run_as_asked(command).map_err(|error| {
-        error.hint("check that it holds a file system that this kernel knows (/proc/filesystems)")
+        error.hint(
+            "check that it holds a file system that this kernel knows (/proc/filesystems); `emmclab crash --guest KERNEL` mounts with \
+             another kernel",
+        )
     })?;
     Ok(folder)
 }
