@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -153,10 +154,11 @@ def test_layers_recover_from_every_cut_and_from_cuts_of_their_recovery(crash: Ru
 
 
 def test_a_log_recovers_from_every_cut_and_a_lie_of_the_device_is_named(crash: Runs) -> None:
-    few = ["--operations", "15", "--cuts", CUTS, "--states", "device,boundary,omit1:2,random:2"]
+    few = ["--operations", "15", "--states", "device,boundary,omit1:2,random:2"]
     logged = [*DEVICE, "--layer", "lfs", "--workload", "files", *few]
-    assert crash(*logged)["findings"] == []
-    lied = crash(*logged, "--set", "cache.lies=flush", status=4)
+    assert crash(*logged, "--cuts", CUTS)["findings"] == []
+    # On a busy machine the device writes most data back before the next command.
+    lied = crash(*logged, "--cuts", "500", "--set", "cache.lies=flush", status=4)
     assert lied["findings"][0]["level"] == "device"
 
 
@@ -341,11 +343,13 @@ def test_a_name_of_a_state_means_its_exploration_or_asks_for_it(crash: Runs) -> 
 
 def test_a_log_of_dm_log_writes_is_explored_with_its_base(crash: Runs) -> None:
     dm, base = str(crash.folder / "dm.log"), str(crash.folder / "base.img")
-    crash(*DEVICE, "--workload", "append-log", "--operations", "20", "--cuts", "5", "--save-dm-log", dm)
+    few = ("--operations", "20", "--cuts", "5")
+    made = crash.run(*DEVICE, "--workload", "append-log", *few, "--save-dm-log", dm)
+    (size,) = re.findall(r"`truncate -s (\d+) IMAGE`", made.stderr)
     refused = crash.run("--log", dm)
     assert refused.returncode == 2 and "--base" in refused.stderr
     with Path(base).open("wb") as image:
-        image.truncate(Device.preset("emmc51-cache", capacity="256MB").capacity_bytes)
+        image.truncate(int(size))
     result = crash("--log", dm, "--base", base, "--check", "append-log", "--cuts", CUTS)
     assert result["log"]["writer"] == "dm-log-writes" and result["findings"] == []
 

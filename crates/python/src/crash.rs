@@ -46,6 +46,8 @@ struct Facts<'a> {
     lies: &'a str,
     layers: Vec<&'a str>,
     writer: &'a str,
+    /// Size of the device, or of all devices together.
+    bytes: u64,
     moments: usize,
     commands: usize,
     acknowledgements: usize,
@@ -158,6 +160,7 @@ impl PyCrashRun {
                 lies: &header.device.lies,
                 layers: header.layers.iter().map(|layer| layer.name.as_str()).collect(),
                 writer: &header.writer,
+                bytes: header.all_sectors().saturating_mul(SECTOR_BYTES),
                 moments: self.run.moments().len(),
                 commands: self.run.commands(Port::Device).len(),
                 acknowledgements: self.run.acknowledgements().len(),

@@ -316,11 +316,11 @@ def _end(tried: Sequence[Tried], options: Options, as_json: bool, html: Path | N
     from emmclab.crash.repeated import as_json_of
 
     if html is not None:
-        from emmclab.crash.summary import summary
+        from emmclab.crash.summary import VERDICTS, summary, verdict
         from emmclab.pages.crash import write_crash_report
 
-        # The page shows one recording: the first with a finding, or else the first of all.
-        one = next((one for one in tried if one.found.findings()), tried[0])
+        # The page shows one recording: the first with the worst verdict.
+        one = min(tried, key=lambda one: VERDICTS.index(verdict(one.kept, options, one.found).word))
         said = summary(one.kept, options, one.found, one.minimal)
         said["recordings"] = len(tried)
         write_crash_report(said, one.kept, one.found, html, results=named_folder(results))
@@ -374,7 +374,8 @@ def _copy_dm(kept: Kept, path: Path) -> None:
     from emmclab.crash.explore import open_run
 
     open_run(str(kept.log), base=kept.base)[0].write_dm(str(path))
-    say(f"log of dm-log-writes: {path}")
+    empty = f"truncate -s {kept.facts['bytes']} IMAGE"
+    say(f"log of dm-log-writes: {path}; --log reads it with --base IMAGE, the empty device: `{empty}`")
 
 
 def _shown_again(kept: Kept, options: Options, save_image: Path | None) -> Exploration:

@@ -13,6 +13,8 @@ class Facts(TypedDict):
     lies: str
     layers: list[str]
     writer: str
+    #: Size of the device, or of all devices together.
+    bytes: int
     moments: int
     commands: int
     acknowledgements: int
