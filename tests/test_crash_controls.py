@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from conftest import need
 from emmclab.crash.checks import check_for
@@ -85,6 +87,19 @@ def test_a_check_reads_its_own_lines_and_no_foreign_output_ends_it(check: str) -
         judge = check_for(check)
         found = Taken(dict.fromkeys(judge.wanted(lines)), None)
         judge(found, lines)
+
+
+WORDS = sorted({word for lines in [*UNDERSTOOD.values(), FOREIGN] for line in lines for word in line.split()})
+
+
+@given(
+    st.sampled_from(sorted(UNDERSTOOD)),
+    st.lists(st.lists(st.sampled_from(WORDS) | st.text(max_size=3), max_size=6).map(" ".join), max_size=12),
+)
+def test_no_mixture_of_words_ends_a_check(check: str, lines: list[str]) -> None:
+    told = lines_of(Printed(lines), check)  # type: ignore[arg-type]
+    judge = check_for(check)
+    judge(Taken(dict.fromkeys(judge.wanted(told.lines)), None), told.lines)
 
 
 def test_a_step_of_a_program_is_understood_only_where_it_may_follow() -> None:

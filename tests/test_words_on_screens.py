@@ -66,6 +66,7 @@ def test_the_verdict_of_power_cuts_names_the_layers_above_the_device() -> None:
         "findings": [],
         "documented": [],
         "doubts": [],
+        "verdict": "kept",
         "log": facts | {"acknowledgements": 1},
         "options": {"check": "sqlite"},
     }

@@ -437,11 +437,11 @@ def rules_of(run: _core.CrashRun) -> list[RuleBreak]:
 
 def _fsck(image: Path) -> Lost | None:
     """Recover an image and mend it as at boot, by `e2fsck -p`; what that does not mend is a loss."""
-    done = run_tool(["e2fsck", "-fp", str(image)], _PATIENCE_S)
+    done = run_tool(["e2fsck", "-fp", str(image)], _PATIENCE_S, more={"LC_ALL": "C"})
     if done.returncode & ~_MENDED == 0:
         return None
     promise = "consistent" if done.returncode & _UNMENDED else "mountable"
-    said = fault_of(done.stdout + done.stderr).replace(str(image), "the disk")
+    said = fault_of(done.stdout + done.stderr).replace(str(image), "the disk").removeprefix("e2fsck: ")
     return Lost(promise, "filesystem", f"e2fsck: {said}")
 
 
