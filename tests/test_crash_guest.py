@@ -5,16 +5,23 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import socket
 import subprocess
+import threading
 import time
 from pathlib import Path
+from typing import cast
 
 import pytest
 
+import emmclab as emmclab_package
 from conftest import COMMAND, emmclab, emmclab_json, environment
+from emmclab.crash import Workload
+from emmclab.crash.explore import open_run
 from emmclab.crash.guest import initramfs, machine, wire
 from emmclab.crash.guest.kernel import Kernel, contents
 from emmclab.crash.mounted_files import Node
+from emmclab.crash.running import run_in_guest
 from emmclab.errors import ConfigError, InputError, UnsupportedError
 
 VERSION = "6.1.0-9-made"
@@ -134,6 +141,44 @@ def test_files_come_from_a_guest_as_they_are() -> None:
         "A/\udcff": Node("file", 4, 1, b"\0\xff", {"user.one": b"\x80"}),
     }
     assert wire.nodes_unpacked(wire.nodes_packed(nodes)) == nodes
+
+
+class TalkingGuest:
+    """A guest whose workload prints lines, and waits after each until it is answered."""
+
+    def __init__(self, lines: list[str]) -> None:
+        self.lines, self._own = socket.socketpair()
+        self._thread = threading.Thread(target=self._run, args=[lines], daemon=True)
+
+    def _run(self, lines: list[str]) -> None:
+        for line in lines:
+            self._own.sendall(f"{line}\n".encode())
+            assert self._own.recv(1) == b"."
+
+    def tell(self, _verb: str, **_about: object) -> None:
+        self._thread.start()
+
+    def is_answered(self) -> bool:
+        return not self._thread.is_alive()
+
+    def answered(self) -> dict[str, int]:
+        return {"status": 0, "pauses": 0}
+
+
+def test_each_line_of_a_guest_is_logged_and_answered(tmp_path: Path) -> None:
+    lines = [
+        "begin 0 a",
+        *(word for number in range(30) for word in (f"does {number}", "failed EIO")),
+        "end 0",
+    ]
+    log = tmp_path / "run.log"
+    with emmclab_package.serve("small-1gb", clock="free", nbd="auto", log=log) as disk:
+        recorded = run_in_guest(cast("machine.Guest", TalkingGuest(lines)), disk, Workload("ace:1"))
+        disk.end_log()
+    assert recorded.status == 0 and recorded.lines == len(lines)
+    assert "30 operations failed (30 with EIO)" in recorded.notes[0]
+    run, facts = open_run(str(log))
+    assert run.acknowledgements() == lines and not facts["truncated"]
 
 
 def test_the_initial_disk_holds_the_agent_and_its_python(tmp_path: Path) -> None:
