@@ -7,7 +7,8 @@ use std::sync::Arc;
 use emmclab_device::SettingChange;
 use emmclab_replay::Answer;
 use emmclab_trace::{
-    BATCH_ROWS, BatchBuilder, BlockNote, Header, Ledger, Request, Result, Sector, TraceWriter, WriteOptions,
+    BATCH_ROWS, BatchBuilder, BlockNote, Header, Ledger, Recorded, Request, Result, Sector, TraceWriter,
+    WriteOptions,
 };
 
 /// The state of a request whose number is known.
@@ -34,6 +35,7 @@ impl Recording {
     pub fn create(path: &Path, device: &str) -> Result<Self> {
         let header = Header {
             source: device.to_owned(),
+            recorded: Some(Recorded::SERVED),
             clock: "relative".to_owned(),
             note: Some(format!("recorded by a live {device}, with the times of its simulation")),
             // The columns for block roles exist from the start, since a file system may be made later.

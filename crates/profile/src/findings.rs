@@ -26,6 +26,7 @@ pub(crate) const BUFFER_KB: u64 = 16 * 1_024;
 
 const NO_TIMES: &str = "unknown: the trace has no completion times";
 const NO_GAPS: &str = "unknown: the trace has no completion times, or too few idle gaps";
+const NO_PAIRS: &str = "unknown: the trace has fewer than two reads and writes";
 const NO_REQUESTS: &str = "unknown: the trace has too few reads and writes";
 
 /// The outcome of a rule: the judged value, whether the rule holds, and what it means.
@@ -65,6 +66,16 @@ struct Rule {
 }
 
 impl Rule {
+    /// Why the trace does not tell.
+    fn reason(&self, context: &Context) -> String {
+        match &context.report.header.coarse_clock {
+            Some(step) if self.missing != NO_REQUESTS => {
+                format!("unknown: the clock of the trace has steps of {step}, longer than a usual response")
+            }
+            _ => self.missing.to_owned(),
+        }
+    }
+
     fn finding(&self, context: &Context) -> Finding {
         let verdict = (self.judge)(context);
         let kind = match self.kind {
@@ -73,7 +84,7 @@ impl Rule {
         };
         let (measured, shown, meaning) = match verdict {
             Some((measured, shown, meaning)) => (Some(measured), shown, meaning),
-            None => (None, Shown::Unknown, self.missing.to_owned()),
+            None => (None, Shown::Unknown, self.reason(context)),
         };
         Finding {
             id: format!("{kind}-{}", self.number),
@@ -141,7 +152,7 @@ const RULES: [Rule; 11] = [
         title: "Requests come far apart",
         holds_if: "the mean time between arrivals is at least 200 ms",
         unit: "ms",
-        missing: NO_REQUESTS,
+        missing: NO_PAIRS,
         judge: far_apart,
     },
     Rule {

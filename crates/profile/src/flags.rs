@@ -1,7 +1,6 @@
 //! Counts requests by their flags: flushes, FUA, synchronous requests, and so on.
 
-use emmclab_trace::formats::recorded_flags;
-use emmclab_trace::{Flags, Op, Request};
+use emmclab_trace::{Flags, Op, Recorded, Request};
 
 use crate::bins::pct;
 use crate::report::FlagRow;
@@ -39,8 +38,9 @@ impl FlagCounts {
         }
     }
 
-    /// Rows for flushes, then for each flag. Rows have no values if the trace's format cannot record the flag.
-    pub fn rows(&self, duration_s: f64, format: &str) -> Vec<FlagRow> {
+    /// Rows for flushes, then for each flag. Rows have no values if the trace does not record the flag; a trace that does not state what
+    /// it records does record what it contains.
+    pub fn rows(&self, duration_s: f64, recorded: Option<Recorded>) -> Vec<FlagRow> {
         let all: u64 = self.by_flags.iter().sum();
         if all == 0 {
             return Vec::new();
@@ -48,16 +48,19 @@ impl FlagCounts {
         let with = |bit: usize| -> u64 {
             (0..COMBINATIONS).filter(|flags| flags >> bit & 1 == 1).map(|at| self.by_flags[at]).sum()
         };
-        let (recorded, flushes) = recorded_flags(format);
         let shown = Flags::NAMES.into_iter().enumerate().filter(|(_, name)| !NOT_SHOWN.contains(name));
-        let named = shown.map(|(bit, name)| (name, with(bit), recorded.0 >> bit & 1 == 1));
-        let rows = std::iter::once((Op::Flush.name(), self.flushes, flushes)).chain(named);
-        rows.map(|(flag, requests, can)| {
-            let requests = (can || requests > 0).then_some(requests);
-            let share = requests.and_then(|requests| pct(requests, all));
-            let per_s = requests.filter(|_| duration_s > 0.0).map(|requests| requests as f64 / duration_s);
-            FlagRow { flag, requests, pct: share, per_s }
-        })
-        .collect()
+        let named = shown
+            .map(|(bit, name)| (name, with(bit), recorded.map(|recorded| recorded.has(Flags(1 << bit)))));
+        let flushes = (Op::Flush.name(), self.flushes, recorded.map(|recorded| recorded.has_op(Op::Flush)));
+        std::iter::once(flushes)
+            .chain(named)
+            .map(|(flag, requests, is_recorded)| {
+                let requests = is_recorded.unwrap_or(requests > 0).then_some(requests);
+                let share = requests.and_then(|requests| pct(requests, all));
+                let per_s =
+                    requests.filter(|_| duration_s > 0.0).map(|requests| requests as f64 / duration_s);
+                FlagRow { flag, requests, pct: share, per_s }
+            })
+            .collect()
     }
 }

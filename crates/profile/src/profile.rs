@@ -208,8 +208,16 @@ impl Profile {
 
     /// The report on all batches so far. `ledger` and `header` are those of the trace after the end of reading.
     pub fn finish(&self, ledger: &Ledger, header: &Header) -> ProfileReport {
+        let unknown;
+        let waits = if header.coarse_clock.is_some() {
+            // Without requests, all of this is unknown.
+            unknown = (Queue::new(self.options.gc), WakeUp::default(), Arrivals::default());
+            Waits { queue: &unknown.0, wake_up: &unknown.1, arrivals: &unknown.2 }
+        } else {
+            Waits { queue: &self.queue, wake_up: &self.wake_up, arrivals: &self.arrivals }
+        };
         let all = self.operations.data();
-        let tables = self.tables(&all);
+        let tables = self.tables(&all, waits.arrivals);
         let percentiles = &self.options.percentiles;
         let mut by_operation: Vec<_> = Op::ALL
             .into_iter()
@@ -220,7 +228,7 @@ impl Profile {
         by_operation.push(all.row("all", percentiles));
         let runs = self.sequences.summary();
         let jumps = Jumps::new(&self.gaps, header);
-        let busy_and_idle_s = self.queue.busy_and_idle_s(u64::MAX);
+        let busy_and_idle_s = waits.queue.busy_and_idle_s(u64::MAX);
         let mut report = ProfileReport {
             name: self.options.name.clone(),
             ledger: ledger.clone(),
@@ -233,7 +241,7 @@ impl Profile {
                 self.arrivals.mean_gap_ms(),
                 busy_and_idle_s,
             ),
-            key_figures_without_jumps: jumps.figures_without(&tables, &self.arrivals, &self.queue),
+            key_figures_without_jumps: jumps.figures_without(&tables, &self.arrivals, waits.queue),
             reissues: ledger
                 .reissued
                 .map(|_| self.reissues.report(reissue_figures(&tables), ledger.dropped_reissues)),
@@ -249,15 +257,15 @@ impl Profile {
                 reuse_sampling: self.reuse.sampling(),
             },
             working_set: self.pages.working_set(),
-            queue: self.queue.summary(tables.duration_s),
-            idle_gc: self.queue.idle_gc(tables.duration_s, self.operations.of(Op::Write).sectors()),
-            power_saving: self.wake_up.power_saving(),
+            queue: waits.queue.summary(tables.duration_s),
+            idle_gc: waits.queue.idle_gc(tables.duration_s, self.operations.of(Op::Write).sectors()),
+            power_saving: waits.wake_up.power_saving(),
             journal: self.journal.report_of_notes(header),
-            figures: self.figures(&all, &tables, header, ledger),
+            figures: self.figures(&all, &tables, &waits, header, ledger),
             findings: Vec::new(),
             tables,
         };
-        report.findings = findings(&report, self.judged(&all));
+        report.findings = findings(&report, self.judged(&all, &waits));
         report
     }
 
@@ -267,19 +275,19 @@ impl Profile {
     }
 
     /// Values for the findings that are not in a table.
-    fn judged(&self, all: &Operation) -> Judged {
+    fn judged(&self, all: &Operation, waits: &Waits) -> Judged {
         Judged {
             small_pct: pct(all.small_requests(), all.requests()),
             mean_gap_ms: self.arrivals.mean_gap_ms(),
             mean_gap_without_few_ms: self.arrivals.mean_gap_without_few_ms(),
-            above_16_ms_pct: self.arrivals.above_16_ms_pct(),
+            above_16_ms_pct: waits.arrivals.above_16_ms_pct(),
             buffer_hit_pct: self.reuse.hit_pct(BUFFER_KB),
-            blocks_that_fit_without_few: self.queue.blocks_that_fit_without_few(),
-            sleeps_without_few: self.wake_up.found_without_few(),
+            blocks_that_fit_without_few: waits.queue.blocks_that_fit_without_few(),
+            sleeps_without_few: waits.wake_up.found_without_few(),
         }
     }
 
-    fn tables(&self, all: &Operation) -> Tables {
+    fn tables(&self, all: &Operation, arrivals: &Arrivals) -> Tables {
         let (reads, writes) = (self.operations.of(Op::Read), self.operations.of(Op::Write));
         let requests = all.requests();
         let duration_s = self.arrivals.duration_s();
@@ -296,7 +304,7 @@ impl Profile {
             duration_s,
             arrival_rate_per_s: per_s(requests as f64),
             access_rate_kb_per_s: per_s(all.data_kb()),
-            no_wait_pct: self.arrivals.no_wait_pct(),
+            no_wait_pct: arrivals.no_wait_pct(),
             mean_service_ms: all.mean_service_ms(),
             mean_response_ms: all.mean_response_ms(),
             spatial_locality_pct: pct(self.sequences.sequential(), requests),
@@ -306,7 +314,14 @@ impl Profile {
         }
     }
 
-    fn figures(&self, all: &Operation, tables: &Tables, header: &Header, ledger: &Ledger) -> Figures {
+    fn figures(
+        &self,
+        all: &Operation,
+        tables: &Tables,
+        waits: &Waits,
+        header: &Header,
+        ledger: &Ledger,
+    ) -> Figures {
         let by_op = [
             (Op::Read.name(), self.operations.of(Op::Read)),
             (Op::Write.name(), self.operations.of(Op::Write)),
@@ -320,7 +335,7 @@ impl Profile {
             response_distribution: by_op.iter().flat_map(|(op, own)| own.response_rows(op)).collect(),
             response_by_size: by_op.iter().flat_map(|(op, own)| own.response_by_size_rows(op)).collect(),
             service_distribution: by_op.iter().flat_map(|(op, own)| own.service_rows(op)).collect(),
-            inter_arrival_distribution: self.arrivals.rows().collect(),
+            inter_arrival_distribution: waits.arrivals.rows().collect(),
             working_set: over_time.working_set,
             update_interval: self.pages.interval_rows(),
             reuse_distance: self.reuse.rows(),
@@ -328,19 +343,26 @@ impl Profile {
             hot_pages: self.pages.hot_rows(),
             sequential_runs: self.sequences.rows(tables.requests),
             alignment: self.alignment.rows(),
-            queue_depth: self.queue.depth_rows(),
-            queue_depth_over_time: over_time.depth,
+            queue_depth: waits.queue.depth_rows(),
+            queue_depth_over_time: if header.coarse_clock.is_some() { Vec::new() } else { over_time.depth },
             io_over_time: over_time.io,
             address_time: self.picture.rows(origin),
-            idle_gaps: self.queue.gap_rows(),
-            wake_up: self.wake_up.rows(),
+            idle_gaps: waits.queue.gap_rows(),
+            wake_up: waits.wake_up.rows(),
             reissue_by_idle: self.reissues.rows(),
             sync_stalls: stall_rows(header, ledger, origin),
             process_share: self.processes.processes(),
             device_share: self.by_device.devices(),
-            flags: self.flags.rows(tables.duration_s, &header.format),
+            flags: self.flags.rows(tables.duration_s, header.recorded),
         }
     }
+}
+
+/// What follows from which request arrived first, and which one waited for another.
+struct Waits<'a> {
+    queue: &'a Queue,
+    wake_up: &'a WakeUp,
+    arrivals: &'a Arrivals,
 }
 
 /// The figures of Tables III and IV that are changed by re-issues.

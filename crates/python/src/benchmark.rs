@@ -3,7 +3,7 @@
 use std::sync::{Mutex, PoisonError};
 
 use emmclab_synth::benchmarks::{BENCHMARKS, Benchmark};
-use emmclab_trace::{Error, Header, Kind, Ledger};
+use emmclab_trace::{Error, Header, Kind, Ledger, Recorded};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -51,8 +51,12 @@ impl PyBenchmark {
 
     /// The header, which states that the trace is synthetic.
     fn header<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let header =
-            Header { format: "synthetic".to_owned(), clock: "relative".to_owned(), ..Header::default() };
+        let header = Header {
+            format: "synthetic".to_owned(),
+            recorded: Some(Recorded::ALL),
+            clock: "relative".to_owned(),
+            ..Header::default()
+        };
         header_to_python(py, &header)
     }
 

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
 use emmclab_synth::fio::{FioJobs, Pattern};
-use emmclab_trace::{Error, Header, Kind, Ledger, read_settings};
+use emmclab_trace::{Error, Header, Kind, Ledger, Recorded, read_settings};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -83,6 +83,7 @@ impl PyFioTrace {
         let header = Header {
             source: self.source.clone(),
             format: "synthetic".to_owned(),
+            recorded: Some(Recorded::ALL),
             clock: "relative".to_owned(),
             note: Some(self.note.clone()),
             ..Header::default()

@@ -182,10 +182,12 @@ pub(crate) fn header_to_python<'py>(py: Python<'py>, header: &Header) -> PyResul
     out.set_item("source", &header.source)?;
     out.set_item("format", &header.format)?;
     out.set_item("recognised", &header.recognised)?;
+    out.set_item("recorded", header.recorded.map(|recorded| recorded.to_string()))?;
     out.set_item("device", &header.device)?;
     out.set_item("clock", &header.clock)?;
     out.set_item("note", &header.note)?;
     out.set_item("clock_jumps", &header.clock_jumps)?;
+    out.set_item("coarse_clock", &header.coarse_clock)?;
     out.set_item("reissue_window", &header.reissue_window)?;
     out.set_item("block_notes", &header.block_notes)?;
     out.set_item("activity", &header.activity)?;

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use emmclab_trace::{Activity, BATCH_ROWS, Batch, Error, Header, Kind, Ledger, Names, Result};
+use emmclab_trace::{Activity, BATCH_ROWS, Batch, Error, Header, Kind, Ledger, Names, Recorded, Result};
 
 use crate::disks::{Disk, Disks};
 use crate::kernel::{Files, Kernel};
@@ -386,6 +386,7 @@ fn header(files: &Files, disks: &[Disk]) -> Header {
     Header {
         source: format!("recording of {}, Linux {}", text("host"), text("release")),
         format: "record".to_owned(),
+        recorded: Some(Recorded::BLOCK_EVENTS),
         device: match disks {
             [disk] => Some(disk.name.clone()),
             _ => None,

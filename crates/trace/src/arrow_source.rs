@@ -22,6 +22,7 @@ use crate::header::{Header, Recognised};
 use crate::ledger::Ledger;
 use crate::names::{GrowingNames, Names};
 use crate::reader::TraceReader;
+use crate::recorded::Recorded;
 use crate::source::{Progress, Source};
 
 /// The format name in headers of traces from Arrow; no file has this format.
@@ -39,7 +40,8 @@ impl TraceReader {
         let source = ArrowSource::new(records, name).map_err(|error| error.in_file(path))?;
         let guard = UnitGuard::new(Times::Stored, &ReadOptions::default())?;
         let recognised = Recognised { format: FORMAT, by: "its columns" };
-        Ok(Self::of_source(path, Box::new(source), guard, recognised, &ReadOptions::default()))
+        let options = ReadOptions::default();
+        Ok(Self::of_source(path, Box::new(source), guard, (recognised, Recorded::NONE), &options))
     }
 }
 

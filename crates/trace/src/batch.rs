@@ -137,11 +137,13 @@ impl Batch {
         &self.devices
     }
 
-    pub(crate) fn processes_shared(&self) -> &Arc<Names> {
+    /// The same to share: for a batch with the same names.
+    pub fn processes_shared(&self) -> &Arc<Names> {
         &self.processes
     }
 
-    pub(crate) fn devices_shared(&self) -> &Arc<Names> {
+    /// The same to share: for a batch with the same names.
+    pub fn devices_shared(&self) -> &Arc<Names> {
         &self.devices
     }
 }

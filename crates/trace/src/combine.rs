@@ -13,6 +13,7 @@ use crate::formats::{self, ReadOptions};
 use crate::header::{Header, Recognised};
 use crate::ledger::Ledger;
 use crate::names::{GrowingNames, Names};
+use crate::recorded::Recorded;
 use crate::source::Progress;
 
 /// A trace to combine.
@@ -229,10 +230,13 @@ impl Combiner {
             .reissue_window
             .clone()
             .filter(|_| headers.iter().all(|header| header.reissue_window == headers[0].reissue_window));
+        // Parts of one trace that do not state what they record have each seen only their own requests.
+        let together = if self.in_parts { Recorded::union } else { Recorded::intersection };
         Header {
             source: joined(|header| &header.source),
             format: joined(|header| &header.format),
             recognised: None,
+            recorded: headers.iter().map(Header::recorded).reduce(together),
             device,
             clock: "relative".to_owned(),
             note: Some(if self.in_parts {
@@ -243,6 +247,7 @@ impl Combiner {
                 format!("{} traces combined, {from}", headers.len())
             }),
             clock_jumps: None,
+            coarse_clock: headers.iter().find_map(|header| header.coarse_clock.clone()),
             reissue_window,
             block_notes: headers.iter().find_map(|header| header.block_notes.clone()),
             // The activity of each trace alone does not describe the combined trace.

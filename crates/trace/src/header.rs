@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::clock::ClockJumps;
+use crate::recorded::Recorded;
 
 /// The origin of a trace; stored in its file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -14,6 +15,9 @@ pub struct Header {
     pub format: String,
     /// How that format was recognised: by `content`, or because of `--format` or `--columns`.
     pub recognised: Option<String>,
+    /// What the trace records besides reads and writes; `None` in files of versions that did not store it, for which
+    /// [`crate::TraceReader`] derives it from the format.
+    pub recorded: Option<Recorded>,
     /// The device, if the whole trace is of one device.
     pub device: Option<String>,
     /// The meaning of time 0: `unix`, `monotonic` or `relative`.
@@ -23,6 +27,10 @@ pub struct Header {
     /// Clock jumps or pauses of the recording, as JSON of [`crate::ClockJumps`]; `None` if there are none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub clock_jumps: Option<String>,
+    /// The step of the clock, such as `1ms`, if it is too coarse to tell which requests waited for each other: arrivals, and what follows
+    /// from them (no-wait, queue depth, idle time, think times), are unknown then. `None` for a usual clock.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub coarse_clock: Option<String>,
     /// The time range in which a request may be issued again, as `0ms-100ms`, if `--reissue-window` was given; `None` for the
     /// default.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -40,6 +48,11 @@ pub struct Header {
 impl Header {
     /// The value of [`Header::block_notes`] in a trace with notes: roles are those of ext4.
     pub const EXT4: &str = "ext4";
+
+    /// What the trace records besides reads and writes, as far as that is known.
+    pub fn recorded(&self) -> Recorded {
+        self.recorded.unwrap_or(Recorded::NONE)
+    }
 
     /// Clock jumps or pauses of the recording.
     pub fn clock_jumps(&self) -> Option<ClockJumps> {

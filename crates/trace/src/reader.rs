@@ -8,12 +8,15 @@ use emmclab_base::{Error, Kind, Nanos, Request, Result, interrupt};
 
 use crate::batch::{BATCH_ROWS, Batch};
 use crate::builder::BatchBuilder;
-use crate::clock::{ClockJump, ClockJumps, Direction, FileClock, Gaps, MOST_JUMPS, MendClock, Mender};
+use crate::clock::{
+    ClockJump, ClockJumps, CoarseClock, Direction, FileClock, Gaps, JUDGED, MOST_JUMPS, MendClock, Mender,
+};
 use crate::diagnosis;
 use crate::formats::{self, ReadOptions};
 use crate::header::{Header, Recognised};
 use crate::ledger::Ledger;
 use crate::names::Names;
+use crate::recorded::Recorded;
 use crate::screen::Screen;
 use crate::source::{Extent, Progress, Source};
 
@@ -48,6 +51,9 @@ pub struct TraceReader {
     reordered: u64,
     guard: formats::UnitGuard,
     recognised: Recognised,
+    recorded: Recorded,
+    /// What was found in a file that does not state what it records: it records that, too.
+    found: Option<Recorded>,
     clock: Clock,
     screen: Screen,
 }
@@ -60,6 +66,9 @@ struct Clock {
     file: FileClock,
     in_file_order: bool,
     mending: Option<Mending>,
+    /// The clock of the recorder if its step is coarse; known if `is_judged`.
+    coarse: Option<CoarseClock>,
+    is_judged: bool,
 }
 
 /// The state of `--mend-clock`.
@@ -75,7 +84,7 @@ impl TraceReader {
     /// # Errors
     /// If the file cannot be read, is empty, or its format is unknown.
     pub fn open(path: &Path, options: &ReadOptions) -> Result<Self> {
-        let formats::Opened { source, guard, recognised } =
+        let formats::Opened { source, guard, recognised, recorded } =
             formats::open(path, options).map_err(|error| error.in_file(path))?;
         if let Some(window) = options.reissue_window.filter(|_| source.ledger().reissued.is_some()) {
             let problem = Error::new(Kind::Config, "the trace already marks the requests that are re-issues");
@@ -84,7 +93,7 @@ impl TraceReader {
                 .hint("read the trace that it was converted from with this option")
                 .in_file(path));
         }
-        Ok(Self::of_source(path, source, guard, recognised, options))
+        Ok(Self::of_source(path, source, guard, (recognised, recorded), options))
     }
 
     /// A reader of an open source; `path` is named in errors.
@@ -92,7 +101,7 @@ impl TraceReader {
         path: &Path,
         source: Box<dyn Source>,
         guard: formats::UnitGuard,
-        recognised: Recognised,
+        (recognised, recorded): (Recognised, Recorded),
         options: &ReadOptions,
     ) -> Self {
         let in_file_order = source.in_file_order();
@@ -106,9 +115,14 @@ impl TraceReader {
                 file: FileClock::new(in_file_order),
                 in_file_order,
                 mending,
+                coarse: None,
+                // A file that states what it records also states whether its clock is coarse.
+                is_judged: source.header().recorded.is_some() || guard.is_loose(),
             },
             screen: Screen::new(options, &source.ledger()),
             recognised,
+            recorded,
+            found: source.header().recorded.is_none().then_some(Recorded::NONE),
             path: path.to_owned(),
             window: options.reorder_window.unwrap_or(REORDER_WINDOW),
             guard,
@@ -154,6 +168,9 @@ impl TraceReader {
     /// The next batch of which requests are left after screening.
     fn next_screened(&mut self) -> Result<Option<Batch>> {
         while let Some(batch) = self.advance()? {
+            if let Some(found) = &mut self.found {
+                found.see(&batch.rows());
+            }
             let batch = self.screen.apply(batch);
             // A trace that will be refused is read to its end, to list all its devices.
             if !batch.is_empty() && !self.screen.refuses() {
@@ -177,6 +194,10 @@ impl TraceReader {
             let batch = sorted?;
             if let Some(batch) = &batch {
                 self.guard.see(batch.rows());
+                if !std::mem::replace(&mut self.clock.is_judged, true) {
+                    let first: Vec<_> = batch.iter().take(JUDGED).collect();
+                    self.clock.coarse = CoarseClock::of(&first);
+                }
             }
             self.guard.check(batch.is_none())?;
             return Ok(batch);
@@ -236,6 +257,17 @@ impl TraceReader {
         let mut read = std::mem::take(&mut self.read);
         read.clear();
         self.ended = !self.source.fill(&mut read)?;
+        if !std::mem::replace(&mut self.clock.is_judged, true) {
+            while read.len() < JUDGED && !self.ended {
+                self.ended = !self.source.fill(&mut read)?;
+            }
+            self.clock.coarse = CoarseClock::of(&read[..read.len().min(JUDGED)]);
+        }
+        if let Some(coarse) = self.clock.coarse {
+            for request in &mut read {
+                coarse.keep_order(request);
+            }
+        }
         if let Some(Mending::Planned(mender)) = &mut self.clock.mending {
             mender.mend(&mut read, self.ended);
         }
@@ -331,6 +363,10 @@ impl TraceReader {
         let mut header = self.source.header();
         if header.format == self.recognised.format {
             header.recognised = Some(self.recognised.by.to_owned());
+        }
+        header.recorded = Some(self.recorded.union(self.found.unwrap_or_default()));
+        if let Some(coarse) = self.clock.coarse {
+            header.coarse_clock = Some(coarse.text());
         }
         self.clock.describe(&mut header, self.screen.leaves_out());
         if self.clock.mending.is_some() {

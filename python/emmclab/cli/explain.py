@@ -45,6 +45,7 @@ from emmclab.runtime.quantity import size
 from emmclab.runtime.table_row import Row
 from emmclab.traces.activity_types import Activity
 from emmclab.traces.profile_fields import JUMP_FIELDS, LEDGER_MEANINGS, jump_cells
+from emmclab.traces.profile_notes import unrecorded
 from emmclab.traces.profile_types import ClockJump
 from emmclab.traces.reading import bundled_by_name, or_bundled
 from emmclab.traces.recorded_registers import RecordedDeviceFields, recorded_devices
@@ -357,6 +358,10 @@ def _show(console: Console, explained: _ExplainedTrace) -> None:
     facts.add_row("first read from", Text(first))
     facts.add_row("clock", Text(f"{header['clock']}: {explained['clock_about']}"))
     facts.add_row("device", Text(_devices(explained["devices"]) or header["device"] or "not recorded"))
+    if missing := unrecorded(header["recorded"]):
+        facts.add_row("not recorded", Text(missing))
+    if header["coarse_clock"]:
+        facts.add_row("clock step", Text(f"{header['coarse_clock']}, longer than a usual response"))
     facts.add_row("note", Text(header["note"] or "none"))
     console.print(facts)
     labels = _core.ledger_labels()

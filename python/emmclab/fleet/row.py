@@ -29,6 +29,8 @@ FIXED = {
 HISTOGRAM = "histogram_"
 #: The field of an error in the heading of a file, for which the options of reading are not to blame.
 _HEADING = "heading"
+#: Histograms that follow from the order of arrivals, which a coarse clock does not tell.
+_OF_ARRIVALS = ("inter_arrival", "idle_gap")
 #: Options of reading that apply only to files that do not state the unit, with their values.
 _UNITS = {"time_unit": ("s", "ms", "us", "ns"), "size_unit": ("sector", "byte", "kb", "page")}
 #: Parts of a profile, and of its groups, that are not figures, or have another name in the row.
@@ -58,6 +60,10 @@ def row_of(place: Path, path: str, options: Mapping[str, Any]) -> Row:
             profiler.update(batch)
         profile = json.loads(profiler.finish(trace.ledger, trace.header, distributions=False))
         histograms = json.loads(profiler.histograms())
+        if trace.header["coarse_clock"]:
+            for one in histograms:
+                if one["name"] in _OF_ARRIVALS:
+                    one["counts"] = [0] * len(one["counts"])
     except ConfigError as error:
         if error.field != _HEADING:
             raise

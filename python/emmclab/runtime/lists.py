@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
 from emmclab.errors import ConfigError
@@ -22,6 +22,15 @@ def once(values: Iterable[_Value]) -> list[_Value]:
     """
     # Compared as text: 1 and true are different settings, and a list in a file is not hashable.
     return list({repr(value): value for value in values}.values())
+
+
+def joined(words: Sequence[str]) -> str:
+    """Return words as a list in a sentence.
+
+    >>> joined([]), joined(["reads"]), joined(["flushes", "preflushes", "FUA"])
+    ('', 'reads', 'flushes, preflushes and FUA')
+    """
+    return " and ".join(filter(None, (", ".join(words[:-1]), *words[-1:])))
 
 
 def between_commas(text: str, option: str) -> list[str]:

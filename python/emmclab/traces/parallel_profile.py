@@ -243,6 +243,10 @@ def _of_folder(folder: Path, traces: Sequence[Trace]) -> tuple[Header, Ledger]:
     header: Header = {field: next(iter(said[field])) if len(said[field]) == 1 else None for field in said}
     formats = ", ".join(sorted(map(str, said["format"])))
     header |= {"source": printable(folder.resolve().name), "format": formats, "clock_jumps": None}
+    coarse = [trace.header["coarse_clock"] for trace in traces if trace.header["coarse_clock"]]
+    header["coarse_clock"] = coarse[0] if coarse else None
+    recorded = [(trace.header["recorded"] or "").split() for trace in traces]
+    header["recorded"] = " ".join(name for name in recorded[0] if all(name in names for names in recorded))
     counts: dict[str, list[int | None]] = {}
     for trace in traces:
         for field, count in trace.ledger.items():
@@ -260,7 +264,9 @@ def _of_file(path: Path, options: Mapping[str, Any], slices: Sequence[Trace]) ->
         counts = [count for trace in slices if (count := trace.ledger[field]) is not None]
         if counts and field != "clock_jumps":
             ledger[field] = (before or 0) + sum(count - (before or 0) for count in counts)
-    return said.header(), ledger
+    # Each slice knows what it found itself; a file that states what it records states it for each slice.
+    names = [name for trace in slices for name in (trace.header["recorded"] or "").split()]
+    return said.header() | {"recorded": " ".join(dict.fromkeys(names))}, ledger
 
 
 def _refuse_nothing(place: Path, ledger: Ledger) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from emmclab.runtime.lists import joined
 from emmclab.runtime.quantity import duration, size
 from emmclab.traces.profile import Profile
 from emmclab.traces.profile_types import Estimate, Reissues
@@ -60,12 +61,45 @@ def notes(profile: Profile) -> list[tuple[str, str]]:
                 f"({power['wake_ups']:,} times, {power['longest_wake_up_ms']:.1f} ms at most)",
             )
         )
+    if step := profile["header"].get("coarse_clock"):
+        found.append(
+            (
+                "Clock",
+                f"steps of {step}, longer than a usual response: no-wait, queue depth, idle times and gaps "
+                "between arrivals are unknown. Requests between two stamps have the order of the file",
+            )
+        )
+    if missing := unrecorded(profile["header"].get("recorded")):
+        found.append(("Not recorded", f"{missing}: their counts are unknown"))
     found += [("Device", device.line()) for device in recorded_devices(profile["header"], profile.name)]
     if note := profile["header"].get("note"):
         found.append(("Recording", str(note)))
     if (reissues := profile.reissues) is not None and (reissues["reissued"] or reissues["dropped"]):
         found.append(("Suspected re-issues", _reissues(reissues, profile["header"].get("reissue_window"))))
     return found
+
+
+#: What traces often lack, by its name in the header, in words.
+_KINDS = {
+    "discard": "discards",
+    "flush": "flushes",
+    "sync": "synchronous requests",
+    "fua": "FUA",
+    "preflush": "preflushes",
+    "meta": "metadata",
+    "readahead": "read-ahead",
+}
+
+
+def unrecorded(recorded: str | None) -> str:
+    """Return the operations and flags that a trace does not record; empty if it records all usual ones.
+
+    >>> unrecorded("discard flush fua preflush"), unrecorded(None)
+    ('synchronous requests, metadata and read-ahead', '')
+    """
+    if recorded is None:
+        return ""
+    return joined([words for name, words in _KINDS.items() if name not in recorded.split()])
 
 
 def recording_note(header: Mapping[str, str | None]) -> str | None:

@@ -6,7 +6,6 @@ mod roles;
 mod signs;
 mod synchronous;
 
-use emmclab_trace::formats::recorded_flags;
 use emmclab_trace::{Activity, Batch, BlockNote, Flags, Header, Nanos, Op, Request};
 
 use crate::bins::pct;
@@ -109,8 +108,7 @@ impl JournalCost {
     fn report(&self, header: &Header) -> JournalReport {
         let by_roles = self.noted > 0;
         let duration_s = self.first.map_or(0.0, |first| elapsed(first, self.last) as f64 / 1e9);
-        let (recorded, _) = recorded_flags(&header.format);
-        let knows_journal = recorded.contains(Flags::JOURNAL) && self.signs.has_journal();
+        let knows_journal = header.recorded().has(Flags::JOURNAL) && self.signs.has_journal();
         let journal_sectors = if by_roles {
             Some(self.roles.journal_sectors())
         } else {

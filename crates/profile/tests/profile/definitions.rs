@@ -2,9 +2,9 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::common::{report_of, request};
+use crate::common::{profile_of, report_of, request};
 use emmclab_profile::report::Shown;
-use emmclab_trace::{Flags, NameId, Nanos, Op, Request, Sector};
+use emmclab_trace::{Flags, Header, Ledger, NameId, Nanos, Op, Request, Sector};
 use proptest::prelude::*;
 
 #[test]
@@ -280,4 +280,19 @@ proptest! {
         let grown = report.figures.working_set.last().unwrap();
         prop_assert_eq!((grown.unique_kb, grown.written_kb), (set.unique_kb, set.written_kb));
     }
+}
+
+#[test]
+fn with_a_coarse_clock_nothing_is_said_about_waiting() {
+    let at = |ms: i64, op| request(op, ms * 1_000, [0, 0, 300], 8 * ms as u64, 8);
+    let profile = profile_of(&(0..40).map(|i| at(i / 3, Op::Write)).collect::<Vec<_>>());
+    let header = Header { coarse_clock: Some("1ms".into()), ..Header::default() };
+    let report = profile.finish(&Ledger::default(), &header);
+    assert_eq!((report.tables.no_wait_pct, report.queue, report.idle_gc), (None, None, None));
+    let figures = &report.figures;
+    assert!(figures.queue_depth.is_empty() && figures.queue_depth_over_time.is_empty());
+    assert!(figures.idle_gaps.is_empty() && figures.inter_arrival_distribution.is_empty());
+    assert!((report.tables.mean_response_ms.unwrap() - 0.3).abs() < 1e-9);
+    let unknown = report.findings.iter().filter(|finding| finding.meaning.contains("steps of 1ms"));
+    assert_eq!(unknown.map(|finding| finding.shown).collect::<Vec<_>>(), [Shown::Unknown; 5]);
 }

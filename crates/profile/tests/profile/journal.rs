@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use emmclab_profile::{Join, JournalProfile, JournalReport, Profile, ProfileOptions};
 use emmclab_trace::{
-    Batch, BatchBuilder, BlockNote, Flags, Header, Ledger, Nanos, Op, Request, Role, Sector, SectorSet,
+    Batch, BatchBuilder, BlockNote, Flags, Header, Ledger, Nanos, Op, Recorded, Request, Role, Sector,
+    SectorSet,
 };
 use proptest::prelude::*;
 
@@ -148,7 +149,7 @@ fn without_notes_flags_tell_of_the_journal() {
         plain(request(2, Op::Write, 816, 8, forced, 1)),
         plain(request(3, Op::Write, 64, 8, Flags::META, 1)),
     ];
-    let found = report(&rows, &Header { format: "tracefs".into(), ..Header::default() });
+    let found = report(&rows, &Header { recorded: Some(Recorded::BLOCK_EVENTS), ..Header::default() });
     assert_eq!((found.known_by, found.journal_pct), ("flags", Some(60.0)));
     let signs: Vec<_> = found.by_sign.iter().map(|row| (row.sign, row.requests, row.kb)).collect();
     assert_eq!(signs, [("journal", 2, 12.0), ("meta", 1, 4.0), ("none", 1, 4.0)]);
@@ -156,7 +157,11 @@ fn without_notes_flags_tell_of_the_journal() {
     assert_eq!((commits.counted_by, commits.commits), ("writes with fua or preflush", 1));
     assert_eq!((found.by_role.len(), found.by_kind.len(), found.logged), (0, 0, None));
     let activity = r#"{"journals":[{"device":"sda","commits":4,"handles":9,"blocks":12}]}"#;
-    let header = Header { format: "tracefs".into(), activity: Some(activity.into()), ..Header::default() };
+    let header = Header {
+        recorded: Some(Recorded::BLOCK_EVENTS),
+        activity: Some(activity.into()),
+        ..Header::default()
+    };
     let commits = report(&rows, &header).commits.unwrap();
     assert_eq!((commits.counted_by, commits.commits), ("events of the journal", 4));
 }
@@ -170,7 +175,7 @@ fn without_flags_of_the_journal_writes_that_end_at_one_with_fua_are_taken_for_it
         plain(request(2, Op::Write, 100, 8, Flags::SYNC, 1)),
         plain(request(3, Op::Write, 824, 8, Flags::FUA, 1)),
     ];
-    let found = report(&rows, &Header { format: "blkparse".into(), ..Header::default() });
+    let found = report(&rows, &Header { recorded: Some(Recorded::BLOCK_LAYER), ..Header::default() });
     let signs: Vec<_> = found.by_sign.iter().map(|row| (row.sign, row.requests, row.kb)).collect();
     assert_eq!(signs, [("fua or preflush", 1, 4.0), ("before a durable write", 2, 12.0), ("none", 1, 4.0)]);
     assert_eq!(found.journal_pct, Some(80.0));

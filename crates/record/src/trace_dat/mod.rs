@@ -13,8 +13,8 @@ use std::io::{Read, Seek, SeekFrom};
 use contents::{Buffer, Contents, MAGIC, Pages};
 use emmclab_trace::formats::{Format, Input, Origin, TimeUnit, Times};
 use emmclab_trace::{
-    BATCH_ROWS, Batch, Column, Error, Header, Kind, Ledger, Names, Progress, ReadOptions, Request, Result,
-    Source, Tally,
+    BATCH_ROWS, Batch, Column, Error, Header, Kind, Ledger, Names, Progress, ReadOptions, Recorded, Request,
+    Result, Source, Tally,
 };
 use parser::{Compression, Parser, damaged, nonsense};
 
@@ -36,6 +36,7 @@ pub(crate) static FORMAT: Format = Format {
         unknown: "`served_ns` without the events of the driver; the wait in the queue without `block_bio_queue`",
     },
     extensions: &[],
+    recorded: Recorded::BLOCK_EVENTS,
     times: Times::Fixed(TimeUnit::Nanos),
     sniff: |head, _| head.starts_with(MAGIC),
     open: |input: Input, _: &ReadOptions| Ok(Box::new(TraceDat::open(input)?)),

@@ -12,12 +12,14 @@ mod file_order;
 mod gaps;
 mod largest;
 mod mend;
+mod step;
 
 pub(crate) use file_clock::FileClock;
 pub use gaps::{Gaps, Place};
 pub use largest::Largest;
 pub use mend::MendClock;
 pub(crate) use mend::Mender;
+pub(crate) use step::{CoarseClock, JUDGED};
 
 use serde::{Deserialize, Serialize};
 

@@ -10,7 +10,7 @@
 
 use std::path::Path;
 
-use emmclab_base::{Error, Kind, Request, Result};
+use emmclab_base::{Error, Flags, Kind, Op, Request, Result};
 
 use super::format::{Format, Origin, ReadOptions, Times};
 use super::input::Input;
@@ -19,6 +19,7 @@ use super::text::{Context, LineFormat, LineSource, blank_separated, first_line, 
 use super::time_unit::TimeUnit;
 use crate::columns::Column;
 use crate::header::Header;
+use crate::recorded::Recorded;
 use crate::source::Source;
 
 pub(super) static FORMAT: Format = Format {
@@ -39,6 +40,7 @@ pub(super) static FORMAT: Format = Format {
         unknown: "merges and errors; the wait in the queue without `-Q`; of bcc all flags but the operation",
     },
     extensions: &[],
+    recorded: Recorded::of(&[Op::Flush], Flags(0)),
     times: Times::Fixed(TimeUnit::Seconds),
     sniff: |head: &[u8], _: &Path| columns(head).is_some(),
     open,

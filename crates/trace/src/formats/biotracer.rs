@@ -24,6 +24,7 @@ use crate::atomic_file::AtomicFile;
 use crate::batch::Batch;
 use crate::columns::Column;
 use crate::header::Header;
+use crate::recorded::Recorded;
 use crate::sink::Sink;
 use crate::source::Source;
 
@@ -37,6 +38,7 @@ pub(super) static FORMAT: Format = Format {
         unknown: "processes",
     },
     extensions: &["biotracer"],
+    recorded: Recorded::of(&[], Flags::PACKED.union(Flags::NO_WAIT).union(Flags::NO_WAIT_KNOWN)),
     times: Times::Fixed(TimeUnit::Seconds),
     sniff,
     open,

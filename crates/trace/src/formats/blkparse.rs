@@ -22,6 +22,7 @@ use super::time_unit::TimeUnit;
 use crate::columns::Column;
 use crate::header::Header;
 use crate::pairing::{Event, EventKind, Pairer};
+use crate::recorded::Recorded;
 use crate::source::Source;
 use crate::tally::Tally;
 use crate::zones::ZoneCommands;
@@ -44,6 +45,7 @@ pub(super) static FORMAT: Format = Format {
         unknown: "the time of the device itself: the driver's events are not in it",
     },
     extensions: &[],
+    recorded: Recorded::BLOCK_LAYER,
     times: Times::Fixed(TimeUnit::Seconds),
     sniff,
     open,

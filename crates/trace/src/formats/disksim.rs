@@ -8,6 +8,7 @@ use super::format::{Format, Origin, Times};
 use super::ssdsim;
 use super::time_unit::TimeUnit;
 use crate::columns::Column;
+use crate::recorded::Recorded;
 
 pub(super) static FORMAT: Format = Format {
     name: "disksim",
@@ -19,6 +20,7 @@ pub(super) static FORMAT: Format = Format {
         unknown: "response times, processes, flags",
     },
     extensions: &[],
+    recorded: Recorded::NONE,
     times: Times::Open(TimeUnit::Millis),
     sniff: |head, _| ssdsim::is_record(head),
     open: |input, options| ssdsim::open(input, options, TimeUnit::Millis, FORMAT.name),

@@ -25,6 +25,7 @@ use crate::atomic_file::AtomicFile;
 use crate::batch::Batch;
 use crate::columns::Column;
 use crate::header::Header;
+use crate::recorded::Recorded;
 use crate::sink::Sink;
 use crate::source::Source;
 
@@ -38,6 +39,7 @@ pub(super) static FORMAT: Format = Format {
         unknown: "completions: a log states what fio should do and when; waits of version 2 are added up",
     },
     extensions: &["iolog", "fio"],
+    recorded: Recorded::of(&[Op::Discard, Op::Flush], Flags(0)),
     times: Times::Loose,
     sniff: |head, _| version(first_line(head)).is_some(),
     open,

@@ -19,6 +19,7 @@ use super::time_unit::TimeUnit;
 use crate::columns::Column;
 use crate::header::Header;
 use crate::names::device_label;
+use crate::recorded::Recorded;
 use crate::source::Source;
 
 pub(super) static FORMAT: Format = Format {
@@ -31,6 +32,7 @@ pub(super) static FORMAT: Format = Format {
         unknown: "response times, flags",
     },
     extensions: &[],
+    recorded: Recorded::NONE,
     times: Times::Fixed(TimeUnit::Nanos),
     sniff,
     open,

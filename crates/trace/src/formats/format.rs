@@ -13,6 +13,7 @@ use crate::atomic_file::AtomicFile;
 use crate::clock::MendClock;
 use crate::columns::Column;
 use crate::header::Header;
+use crate::recorded::Recorded;
 use crate::screen::{Only, ReissueWindow};
 use crate::sink::Sink;
 use crate::source::Source;
@@ -29,6 +30,8 @@ pub struct Format {
     pub origin: Origin,
     /// File-name extensions for which [`crate::TraceWriter`] writes this format, without the dot.
     pub extensions: &'static [&'static str],
+    /// What it records besides reads and writes, in every file; a file that contains more records it, too.
+    pub recorded: Recorded,
     /// How the format states times.
     pub times: Times,
     /// Whether the first bytes (decompressed) and the file name look like this format.

@@ -82,6 +82,11 @@ impl UnitGuard {
         })
     }
 
+    /// Whether times only state the order of requests.
+    pub(crate) fn is_loose(&self) -> bool {
+        self.times == Times::Loose
+    }
+
     /// Adds requests, which are in order of arrival among themselves. Each column is read only as long as it can change the
     /// result of the checks.
     pub(crate) fn see(&mut self, rows: Rows) {

@@ -19,6 +19,7 @@ use super::text::{
 use super::time_unit::TimeUnit;
 use crate::columns::Column;
 use crate::header::Header;
+use crate::recorded::Recorded;
 use crate::source::Source;
 
 pub(super) static FORMAT: Format = Format {
@@ -31,6 +32,7 @@ pub(super) static FORMAT: Format = Format {
         unknown: "processes, flags",
     },
     extensions: &[],
+    recorded: Recorded::NONE,
     times: Times::Fixed(TimeUnit::Micros),
     sniff: |head: &[u8], _: &Path| columns(head).is_some(),
     open,

@@ -18,6 +18,7 @@ use super::text::{Context, LineFormat, LineSource};
 use super::time_unit::TimeUnit;
 use crate::columns::Column;
 use crate::header::Header;
+use crate::recorded::Recorded;
 use crate::source::Source;
 
 pub(super) static FORMAT: Format = Format {
@@ -37,6 +38,7 @@ pub(super) static FORMAT: Format = Format {
         unknown: "times without `-s` and `-t`; whether the start is that of the queue (`-Q`)",
     },
     extensions: &[],
+    recorded: Recorded::BLOCK_LAYER,
     times: Times::Fixed(TimeUnit::Seconds),
     sniff: |head: &[u8], _: &Path| heading_with(head, b"DEV").is_some(),
     open,

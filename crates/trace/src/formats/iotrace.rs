@@ -22,6 +22,7 @@ use super::text::{Context, LastName, LineFormat, LineSource, comma_separated, fi
 use super::time_unit::TimeUnit;
 use crate::columns::Column;
 use crate::header::Header;
+use crate::recorded::Recorded;
 use crate::source::Source;
 
 pub(super) static FORMAT: Format = Format {
@@ -34,6 +35,7 @@ pub(super) static FORMAT: Format = Format {
         unknown: "processes, the wait in the queue",
     },
     extensions: &[],
+    recorded: Recorded::of(&[Op::Discard, Op::Flush], Flags::FUA.union(Flags::PREFLUSH).union(Flags::FAILED)),
     times: Times::Fixed(TimeUnit::Nanos),
     sniff: |head: &[u8], _: &Path| Form::of(head).is_some(),
     open,

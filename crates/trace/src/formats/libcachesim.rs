@@ -22,6 +22,7 @@ use super::text::Context;
 use super::time_unit::TimeUnit;
 use crate::columns::Column;
 use crate::header::Header;
+use crate::recorded::Recorded;
 use crate::source::Source;
 
 pub(super) static ORACLE_GENERAL: Format = Format {
@@ -34,6 +35,7 @@ pub(super) static ORACLE_GENERAL: Format = Format {
         unknown: "operations (all are reads) and addresses: objects are placed in the order of their first use; response times",
     },
     extensions: &[],
+    recorded: Recorded::NONE,
     times: Times::Fixed(TimeUnit::Seconds),
     sniff: |head: &[u8], path: &Path| {
         let name = path.file_name().unwrap_or_default().to_string_lossy().to_ascii_lowercase();
@@ -53,6 +55,7 @@ pub(super) static LCS: Format = Format {
         unknown: "addresses: objects are placed in the order of their first use; response times",
     },
     extensions: &[],
+    recorded: Recorded::NONE,
     times: Times::Fixed(TimeUnit::Seconds),
     sniff: |head: &[u8], _: &Path| head.starts_with(&MARK),
     open: open_lcs,

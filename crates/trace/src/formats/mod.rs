@@ -34,7 +34,6 @@ mod parquet;
 mod perfetto;
 mod pixel;
 mod placement;
-mod recorded;
 mod rwbs;
 mod snoop;
 mod spc1;
@@ -59,7 +58,6 @@ pub use holds::Holds;
 pub use input::Input;
 pub use parquet::{check_parquet, parquet_error, row_groups};
 pub use perfetto::{Sender, picture_file};
-pub use recorded::recorded_flags;
 pub use rwbs::{Letters, read as read_rwbs};
 pub use time_unit::TimeUnit;
 
@@ -69,6 +67,7 @@ use crate::clock::MendClock;
 use crate::compression::Compression;
 use crate::header::Recognised;
 use crate::kinds;
+use crate::recorded::Recorded;
 use crate::source::Source;
 
 /// All formats, those with the clearest marks first. A file is read as the first format whose `sniff` accepts it.
@@ -161,6 +160,7 @@ pub(crate) struct Opened {
     pub source: Box<dyn Source>,
     pub guard: UnitGuard,
     pub recognised: Recognised,
+    pub recorded: Recorded,
 }
 
 /// The files of the recording at `path`: `path` itself, or the files of all CPUs.
@@ -198,13 +198,27 @@ pub(crate) fn open(path: &Path, options: &ReadOptions) -> Result<Opened> {
     };
     unused_options(format, options)?;
     let source = (format.open)(input, options)?;
+    let header = source.header();
+    let by_name = |name: &str| options.further.iter().chain(FORMATS).find(|format| format.name == name);
     // Times that were loose in the original format are still loose after a conversion.
-    let mut all = options.further.iter().chain(FORMATS);
-    let first = all.find(|first| first.name == source.header().format);
-    let loose = first.is_some_and(|first| first.times == Times::Loose);
+    let loose = by_name(&header.format).is_some_and(|first| first.times == Times::Loose);
     let times = source.times().unwrap_or(if loose { Times::Loose } else { format.times });
     let guard = UnitGuard::new(times, options)?;
-    Ok(Opened { source, guard, recognised: Recognised { format: format.name, by } })
+    let of_format = |name: &str| by_name(name).map_or_else(|| of_own(name), |format| format.recorded);
+    // Several formats are those of traces that were combined.
+    let of_formats = || header.format.split(" + ").map(of_format).reduce(Recorded::intersection);
+    let recorded = header.recorded.or_else(of_formats).unwrap_or_default();
+    Ok(Opened { source, guard, recognised: Recognised { format: format.name, by }, recorded })
+}
+
+/// What the traces record that emmclab itself makes or records, in files that do not state it.
+fn of_own(format: &str) -> Recorded {
+    match format {
+        "record" => Recorded::BLOCK_EVENTS,
+        // Of served devices, in files without the name of a format.
+        "" => Recorded::SERVED,
+        _ => Recorded::NONE,
+    }
 }
 
 /// The error for a file that no format recognises.

@@ -38,6 +38,7 @@ use crate::columns::Column;
 use crate::header::Header;
 use crate::ledger::Ledger;
 use crate::names::{GrowingNames, Names};
+use crate::recorded::Recorded;
 use crate::seal::{CheckedFile, SEALED_WRITER, SealedFile, finish_sealed};
 use crate::sink::Sink;
 use crate::source::{Extent, Progress, Source};
@@ -52,6 +53,7 @@ pub(super) static FORMAT: Format = Format {
         unknown: "everything that was not recorded",
     },
     extensions: &["parquet", "pq"],
+    recorded: Recorded::NONE,
     times: Times::Stored,
     sniff: |head, _| head.starts_with(MAGIC),
     open,

@@ -21,6 +21,7 @@ use crate::atomic_file::AtomicFile;
 use crate::batch::Batch;
 use crate::columns::Column;
 use crate::header::Header;
+use crate::recorded::Recorded;
 use crate::sink::Sink;
 use crate::source::Source;
 
@@ -34,6 +35,7 @@ pub(super) static FORMAT: Format = Format {
         unknown: "response times, processes, flags",
     },
     extensions: &["ssdsim", "ascii"],
+    recorded: Recorded::NONE,
     times: Times::Open(TimeUnit::Nanos),
     sniff: |head, _| is_record(head) && is_digits(blank_separated(first_line(head)).next().unwrap_or(&[])),
     open: |input, options| open(input, options, TimeUnit::Nanos, FORMAT.name),

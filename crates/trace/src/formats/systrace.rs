@@ -19,6 +19,7 @@ use super::input::Input;
 use super::text::LineSource;
 use super::time_unit::TimeUnit;
 use crate::columns::Column;
+use crate::recorded::Recorded;
 use crate::source::Source;
 
 pub(super) static FORMAT: Format = Format {
@@ -31,6 +32,7 @@ pub(super) static FORMAT: Format = Format {
         unknown: "the wait in the queue: the category `disk` has issues and completions only",
     },
     extensions: &[],
+    recorded: Recorded::BLOCK_EVENTS,
     times: Times::Fixed(TimeUnit::Seconds),
     sniff: |head, _| is_page(head) || begin_of_atrace(head).is_some(),
     open,

@@ -21,6 +21,7 @@ use super::text::{
 use super::time_unit::TimeUnit;
 use crate::columns::Column;
 use crate::header::Header;
+use crate::recorded::Recorded;
 use crate::source::Source;
 
 pub(super) static FORMAT: Format = Format {
@@ -33,6 +34,7 @@ pub(super) static FORMAT: Format = Format {
         unknown: "addresses: blocks are placed in the order of their first use; response times",
     },
     extensions: &[],
+    recorded: Recorded::NONE,
     times: Times::Fixed(TimeUnit::Seconds),
     sniff: |head: &[u8], _: &Path| columns(head).is_some(),
     open,

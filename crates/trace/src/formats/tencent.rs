@@ -15,6 +15,7 @@ use super::time_unit::TimeUnit;
 use super::walk::Walk;
 use crate::columns::Column;
 use crate::header::Header;
+use crate::recorded::Recorded;
 use crate::source::Source;
 
 pub(super) static FORMAT: Format = Format {
@@ -27,6 +28,7 @@ pub(super) static FORMAT: Format = Format {
         unknown: "response times, processes, flags; times are whole seconds",
     },
     extensions: &[],
+    recorded: Recorded::NONE,
     times: Times::Fixed(TimeUnit::Seconds),
     sniff,
     open,

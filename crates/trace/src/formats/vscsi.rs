@@ -10,7 +10,7 @@
 
 use std::path::Path;
 
-use emmclab_base::{Nanos, Op, Request, Result, SECTOR_BYTES, Sector};
+use emmclab_base::{Flags, Nanos, Op, Request, Result, SECTOR_BYTES, Sector};
 
 use super::binary::{RecordFormat, RecordSource, bytes, refused};
 use super::format::{Format, Origin, ReadOptions, Times};
@@ -20,6 +20,7 @@ use super::time_unit::TimeUnit;
 use super::walk::Walk;
 use crate::header::Header;
 use crate::opcodes::scsi;
+use crate::recorded::Recorded;
 use crate::source::Source;
 
 pub(super) static FORMAT: Format = Format {
@@ -32,6 +33,7 @@ pub(super) static FORMAT: Format = Format {
         unknown: "response times, processes; ranges of UNMAP and WRITE SAME, which are skipped",
     },
     extensions: &[],
+    recorded: Recorded::of(&[Op::Flush], Flags(0)),
     times: Times::Fixed(TimeUnit::Micros),
     sniff: |head: &[u8], _: &Path| version(head).is_some(),
     open,
@@ -48,6 +50,7 @@ pub(super) static CSV: Format = Format {
         unknown: "response times, processes; ranges of UNMAP and WRITE SAME, which are skipped",
     },
     extensions: &[],
+    recorded: Recorded::of(&[Op::Flush], Flags(0)),
     times: Times::Fixed(TimeUnit::Seconds),
     sniff: |head: &[u8], _: &Path| first_line(head) == HEADING,
     open: |input: Input, options: &ReadOptions| Ok(Box::new(LineSource::new(Csv, input, options))),

@@ -5,8 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use emmclab_trace::{
-    BatchBuilder, Combiner, Header, Kind, Ledger, Nanos, Op, Request, Sector, TraceInput, TraceWriter,
-    WriteOptions,
+    BatchBuilder, Combiner, Flags, Header, Kind, Ledger, Nanos, Op, ReadOptions, Request, Sector, TraceInput,
+    TraceReader, TraceWriter, WriteOptions,
 };
 
 /// A BIOtracer log of writes at these milliseconds after `epoch_s`, on sectors from `sector` on.
@@ -162,4 +162,56 @@ fn parts_of_one_trace_keep_their_distance_and_count_once() {
     assert_eq!((alone.whole(), alone.ledger().kept), (Some(6), 2));
     let note = alone.header().note.unwrap();
     assert_eq!(note, "a part of a trace: 2 of its 6 requests are here");
+}
+
+/// The header of these files after all have been read.
+fn read_header(paths: &[&Path]) -> Header {
+    let inputs = paths.iter().map(|path| TraceInput { path: path.to_path_buf(), ..TraceInput::default() });
+    let mut combined = Combiner::open(inputs.collect(), 1).unwrap();
+    while combined.next_batch().unwrap().is_some() {}
+    combined.header()
+}
+
+/// Writes a trace as Parquet, as `convert` does.
+fn converted(input: &Path, output: &Path) {
+    let mut reader = TraceReader::open(input, &ReadOptions::default()).unwrap();
+    let mut writer = TraceWriter::create(output, &reader.header(), &WriteOptions::default()).unwrap();
+    while let Some(batch) = reader.next_batch().unwrap() {
+        writer.write(&batch).unwrap();
+    }
+    writer.finish(&reader.ledger(), &reader.header()).unwrap();
+}
+
+#[test]
+fn what_a_trace_records_is_kept_by_a_conversion_and_of_several_traces_what_all_record() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let log = trace(folder.path(), "log", 1_400_000_000, 0, &[500]).path;
+    let blocks = path("blocks.txt");
+    std::fs::write(
+        &blocks,
+        "  8,0 3 1 0.000001000 697 Q WS 8 + 8 [a]\n  8,0 3 2 0.000002000 697 C WS 8 + 8 [0]\n",
+    )
+    .unwrap();
+    for (input, output) in [(&log, path("log.parquet")), (&blocks, path("blocks.parquet"))] {
+        converted(input, &output);
+        assert_eq!(read_header(&[&output]).recorded, read_header(&[input]).recorded);
+        assert!(read_header(&[input]).recorded.is_some());
+    }
+    let known = |header: &Header| (header.recorded().has_op(Op::Flush), header.recorded().has(Flags::SYNC));
+    assert_eq!(known(&read_header(&[&log])), (false, false));
+    assert_eq!(known(&read_header(&[&blocks])), (true, true));
+    let both = read_header(&[&blocks, &log]);
+    assert_eq!(known(&both), (false, false));
+    assert!(!both.recorded().has(Flags::PACKED));
+}
+
+#[test]
+fn a_table_records_the_operations_and_flags_that_it_contains() {
+    let folder = tempfile::tempdir().unwrap();
+    let table = folder.path().join("table.csv");
+    std::fs::write(&table, "arrival_ns,op,sector,sectors\n1,R,8,8\n2,WS,16,8\n3,flush,0,0\n").unwrap();
+    let recorded = read_header(&[&table]).recorded();
+    assert!(recorded.has_op(Op::Flush) && recorded.has(Flags::SYNC));
+    assert!(!recorded.has_op(Op::Discard) && !recorded.has(Flags::FUA));
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use emmclab_trace::{
-    Batch, BatchBuilder, Flags, Header, Kind, Ledger, Names, Nanos, Only, Op, ReadOptions, Request,
+    Batch, BatchBuilder, Flags, Header, Kind, Ledger, Names, Nanos, Only, Op, ReadOptions, Recorded, Request,
     SEALED_WRITER, Sector, Slice, TraceReader, TraceWriter, WriteOptions, check_parquet, row_groups,
 };
 use parquet::arrow::ArrowWriter;
@@ -14,7 +14,8 @@ use parquet::file::properties::WriterProperties;
 use proptest::prelude::*;
 
 fn write(path: &Path, batches: &[Batch]) -> (Ledger, Header) {
-    let header = Header { source: "made.txt".into(), clock: "unix".into(), ..Header::default() };
+    let recorded = Some(Recorded::SERVED);
+    let header = Header { source: "made.txt".into(), recorded, clock: "unix".into(), ..Header::default() };
     let kept = batches.iter().map(|batch| batch.len() as u64).sum();
     let ledger = Ledger { seen: kept + 3, kept, skipped: 3, ..Ledger::default() };
     let mut writer = TraceWriter::create(path, &header, &WriteOptions::default()).unwrap();

@@ -254,3 +254,27 @@ fn both_forms_of_iotrace_say_the_same_and_events_of_files_are_skipped() {
     assert_eq!((read.complete, flush.complete), (None, Some(Nanos(82_575_353 + 85_643))));
     assert_eq!(of_json.devices, ["sda"]);
 }
+
+#[test]
+fn stamps_coarser_than_the_responses_are_told_and_keep_the_order_of_the_file() {
+    let log = "1, 300000, 0, 4096, 0, 0\n1, 310000, 0, 4096, 8192, 0\n1, 305000, 0, 4096, 16384, 0\n2, 300000, 0, 4096, 24576, 0\n";
+    let columns = "complete_ms,response_ns,op_read0,size_bytes,offset_bytes,-";
+    let trace = with_columns(log, columns, None, None).unwrap();
+    assert_eq!(trace.header.coarse_clock.as_deref(), Some("1ms"));
+    assert_eq!(trace.ledger.reordered, 0);
+    let sectors: Vec<_> = trace.requests.iter().map(|request| request.sector.0).collect();
+    assert_eq!(sectors, [0, 16, 32, 48]);
+    let responses: Vec<_> = trace.requests.iter().map(|request| request.response().unwrap().0).collect();
+    assert_eq!(responses, [300_000, 310_000, 305_000, 300_000]);
+    // Seconds beside responses of another clock.
+    let seconds = "7,0.2,8,8,R\n7,0.3,16,8,R\n8,0.2,24,8,R\n8,0.3,32,8,R\n";
+    let trace = with_columns(seconds, "arrival_s,response_ms,sector,sectors,op", None, None).unwrap();
+    assert_eq!(trace.header.coarse_clock.as_deref(), Some("1s"));
+    let trace = with_columns(
+        "7,200,8,8,R\n7,300,16,8,R\n8,200,24,8,R\n",
+        "arrival_ms,response_ms,sector,sectors,op",
+        None,
+        None,
+    );
+    assert_eq!(trace.unwrap().header.coarse_clock, None);
+}

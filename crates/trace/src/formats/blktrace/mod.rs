@@ -25,6 +25,7 @@ use crate::header::Header;
 use crate::ledger::Ledger;
 use crate::names::{Names, dev_t_label};
 use crate::pairing::{Event, EventKind, Pairer};
+use crate::recorded::Recorded;
 use crate::source::{Progress, Source};
 use crate::tally::Tally;
 use crate::zones::{ZoneCommand, ZoneCommands};
@@ -50,6 +51,7 @@ pub(super) static FORMAT: Format = Format {
         unknown: "the time of the device itself: the driver's events are not in it",
     },
     extensions: &[],
+    recorded: Recorded::BLOCK_LAYER,
     times: Times::Fixed(TimeUnit::Nanos),
     sniff: |head, _| byte_order(head).is_some(),
     open,

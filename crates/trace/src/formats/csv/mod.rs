@@ -38,6 +38,7 @@ use super::time_unit::TimeUnit;
 use crate::columns::Column;
 use crate::header::Header;
 use crate::names::Names;
+use crate::recorded::Recorded;
 use crate::source::Source;
 
 pub(super) static FORMAT: Format = Format {
@@ -50,6 +51,7 @@ pub(super) static FORMAT: Format = Format {
         unknown: "everything that has no column",
     },
     extensions: &["csv"],
+    recorded: Recorded::NONE,
     times: Times::Open(TimeUnit::Nanos),
     sniff,
     open,

@@ -33,6 +33,7 @@ use crate::events::{DecodedEvent, KernelEvent, Matcher};
 use crate::header::Header;
 use crate::names::dev_t_label;
 use crate::pairing::{Event, EventKind};
+use crate::recorded::Recorded;
 use crate::source::Source;
 use crate::tally::{NameCounts, Tally};
 use crate::zones::ZoneCommand;
@@ -47,6 +48,7 @@ pub(super) static FORMAT: Format = Format {
         unknown: "what was not recorded: see [events that are used](../guides/read-what-others-recorded.md#events-that-are-used)",
     },
     extensions: &[],
+    recorded: Recorded::BLOCK_EVENTS,
     times: Times::Fixed(TimeUnit::Seconds),
     sniff,
     open,

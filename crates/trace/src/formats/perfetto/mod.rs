@@ -39,6 +39,7 @@ use crate::ledger::Ledger;
 use crate::merge::Merge;
 use crate::names::{Names, dev_t_label, unfilled};
 use crate::pairing::Event;
+use crate::recorded::Recorded;
 use crate::source::{Progress, Source};
 use crate::tally::Tally;
 
@@ -52,6 +53,7 @@ pub(super) static FORMAT: Format = Format {
         unknown: "`served_ns` without the events of the driver; the wait in the queue without `block_bio_queue`",
     },
     extensions: write::EXTENSIONS,
+    recorded: Recorded::BLOCK_EVENTS,
     times: Times::Fixed(TimeUnit::Nanos),
     sniff: |head, _| looks_like(head),
     open: |input, options| Ok(Box::new(Perfetto::open(input, options))),
