@@ -96,6 +96,10 @@ def inputs(folder: Path) -> None:
     texts = {
         "small.csv": [heading, *rows],
         "arrivals.csv": [arrivals, *(f"{at * 2_000_000},{at * 8},8,write" for at in range(60))],
+        "coarse.csv": [
+            "complete_ms,response_ns,sector,sectors,op",
+            *(f"{at // 4},300000,{at * 8},8,write" for at in range(60)),
+        ],
         "jump.csv": [arrivals, *(f"{(at + 9_000 * (at > 30)) * 10**9},{at * 8},8,write" for at in range(60))],
         "timed.csv": [
             "arrival_ns,start_ns,complete_ns,sector,sectors,op",

@@ -31,6 +31,8 @@ OTHERS = {
     ),
     # Applications and advice start from another device state, and are checked in another way.
     *((command, name) for command in ("apps", "advise") for name in ("seed", "precondition", "check")),
+    # The flushes of a made trace.
+    ("synth", "flush_every"),
     # Options with other meanings.
     *(("devices", "check"), ("crash", "check"), ("crash", "second"), ("durability", "check")),
 }

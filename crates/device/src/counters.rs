@@ -76,6 +76,8 @@ pub struct Counters {
     pub map_double_reads: u64,
     /// Units that the host read but had never written.
     pub unwritten_reads: u64,
+    /// Bytes of them that the host read.
+    pub unwritten_bytes_read: u64,
     /// Mapped units that were discarded.
     pub trimmed_units: u64,
     /// Blocks that became bad.
@@ -356,6 +358,7 @@ impl Observer for Counters {
     #[inline]
     fn unwritten_read(&mut self, event: &UnwrittenUnits) {
         self.unwritten_reads += u64::from(event.count);
+        self.unwritten_bytes_read += u64::from(event.bytes);
     }
 
     #[inline]

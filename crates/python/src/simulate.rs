@@ -20,7 +20,7 @@ use crate::json::to_json;
 use crate::profile::bin_width;
 use crate::reader::PyReader;
 use crate::victim::{Fault, PyPolicy};
-use crate::writer::{PyLedger, ledger_from_python};
+use crate::writer::{PyHeader, PyLedger, header_from_python, ledger_from_python};
 
 /// The settings of a simulated device.
 #[pyclass(name = "DeviceConfig", module = "emmclab._core", frozen)]
@@ -285,11 +285,20 @@ impl PySimulation {
 
     /// Ends the run and returns the result as JSON. Moves the files of rows and of the picture to their places; `about` describes
     /// the run in the file of rows.
-    #[pyo3(signature = (ledger, about=None))]
-    fn finish(&mut self, py: Python<'_>, ledger: PyLedger, about: Option<String>) -> PyResult<String> {
-        let Running { simulation, mut recorder, fault } =
+    #[pyo3(signature = (ledger, header, about=None))]
+    fn finish(
+        &mut self,
+        py: Python<'_>,
+        ledger: PyLedger,
+        header: PyHeader,
+        about: Option<String>,
+    ) -> PyResult<String> {
+        let Running { mut simulation, mut recorder, fault } =
             self.inner().take().ok_or_else(|| to_python(py, &ended()))?;
-        let result = run(py, || recorder.end(simulation, Some(&ledger_from_python(&ledger)?)));
+        let result = run(py, || {
+            simulation.of_trace(header_from_python(&header)?);
+            recorder.end(simulation, Some(&ledger_from_python(&ledger)?))
+        });
         if let Some(fault) = fault.take() {
             return Err(fault);
         }

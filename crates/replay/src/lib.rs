@@ -9,6 +9,7 @@ mod disk;
 mod disks;
 mod engine;
 mod fitted;
+mod flushes;
 mod found;
 mod host;
 mod images;

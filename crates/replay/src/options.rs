@@ -94,6 +94,8 @@ pub struct ReplayOptions {
     pub seed: u64,
     /// Number of the first writes from layers to the device that are kept, for a plot of their pattern.
     pub first_writes: u32,
+    /// A flush follows every so many writes, in addition to those of the trace; 0 for none.
+    pub flush_every: u32,
     /// After the last request, make the layers move all data that they hold in temporary places to its final place, and measure how long
     /// that takes.
     pub drain: bool,

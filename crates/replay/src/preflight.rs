@@ -52,8 +52,14 @@ pub fn preflight(config: &DeviceConfig, options: &ReplayOptions, inputs: &[Trace
                 "take a larger device, or wrap the addresses into this one (--wrap-addresses; the ledger counts them)",
             );
         }
-        if found.incomplete > 0 && !need.all {
-            let words = found.incomplete_words();
+        let why_open = match &found.coarse_clock {
+            _ if need.all => None,
+            Some(step) if need.completions => {
+                Some(format!("the clock has steps of {step}, too coarse to tell which requests waited"))
+            }
+            _ => (found.incomplete > 0).then(|| found.incomplete_words()),
+        };
+        if let Some(words) = why_open {
             missing.get_or_insert_with(|| {
                 Chosen::open(&if need.alone { words } else { format!("{name}: {words}") })
             });
@@ -145,6 +151,7 @@ struct Found {
     incomplete: u64,
     /// Whether reading stopped early, since the answer was known.
     partly: bool,
+    coarse_clock: Option<String>,
 }
 
 impl Found {
@@ -168,7 +175,7 @@ impl Found {
                 && (!need.completions || extent.without_completion == 0)
                 && (!input.options.one_device || extent.one_device)
         });
-        let mut found = Self::default();
+        let mut found = Self { coarse_clock: reader.header().coarse_clock, ..Self::default() };
         if known {
             return Ok(found);
         }
@@ -199,6 +206,7 @@ impl Found {
         if need.all || need.alone {
             found.incomplete -= last_incomplete;
         }
+        found.coarse_clock = reader.header().coarse_clock;
         Ok(found)
     }
 }

@@ -27,6 +27,7 @@ impl Recorder {
     /// # Errors
     /// Those of [`Simulation::feed`], and if rows or the picture could not be written.
     pub fn feed(&mut self, simulation: &mut Simulation, batch: &Batch) -> Result<bool> {
+        let batch = &*simulation.with_flushes(batch);
         if !self.is_on() {
             return simulation.feed(batch, &mut Quiet);
         }

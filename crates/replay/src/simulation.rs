@@ -7,16 +7,20 @@
 mod by_request;
 mod open_loop;
 
+use std::borrow::Cow;
 use std::ops::Range;
 use std::time::Instant;
 
 use emmclab_device::gc::VictimPolicy;
 use emmclab_device::{Device, DeviceConfig, Observer, PREFETCHED};
 use emmclab_layers::LayerConfig;
-use emmclab_trace::{Batch, BlockNote, Combiner, Error, Kind, Ledger, Nanos, Request, Result, interrupt};
+use emmclab_trace::{
+    Batch, BlockNote, Combiner, Error, Header, Kind, Ledger, Nanos, Request, Result, interrupt,
+};
 
 use crate::disk::Disk;
 use crate::engine::Engine;
+use crate::flushes::Flushes;
 use crate::images::ImageStore;
 use crate::measure::Measure;
 use crate::options::{Mode, ReplayOptions};
@@ -38,6 +42,9 @@ pub struct Simulation {
     measure: Measure,
     recorded: Recorded,
     placed: Placed,
+    flushes: Flushes,
+    /// The header of the trace; `None` for requests of running software, of which everything is known.
+    trace: Option<Header>,
     started: Instant,
 }
 
@@ -63,6 +70,8 @@ impl Simulation {
             measure: Measure::with_fetch(config.settings().host.fetch()),
             recorded: Recorded::default(),
             placed: Placed::new(engine.capacity(), options.wrap_addresses),
+            flushes: Flushes::new(options.flush_every),
+            trace: None,
             started: Instant::now(),
             engine,
         }
@@ -109,6 +118,16 @@ impl Simulation {
     /// Simulated time so far, from the first arrival.
     pub fn simulated(&self) -> Nanos {
         self.measure.elapsed()
+    }
+
+    /// States the trace of the requests, so that the result has no figure of what the trace does not record.
+    pub fn of_trace(&mut self, header: Header) {
+        self.trace = Some(header);
+    }
+
+    /// The batch with the flushes that the options add.
+    pub(crate) fn with_flushes<'a>(&mut self, batch: &'a Batch) -> Cow<'a, Batch> {
+        self.flushes.insert(batch)
     }
 
     /// Simulates a batch of requests; returns false once the device has stopped. Can be interrupted.
@@ -241,6 +260,9 @@ impl Simulation {
         result.ledger.folded += self.placed.wrapped;
         let requests = &mut result.requests;
         requests.wrapped_pct = 100.0 * result.ledger.folded as f64 / requests.total.max(1) as f64;
+        if let Some(header) = self.trace {
+            result.withdraw_unrecorded(header);
+        }
         result.computed_in(self.started.elapsed());
         Ok(result)
     }
@@ -264,9 +286,11 @@ pub fn simulate<O: Observer>(
     let options = preflight(config, options, traces.inputs())?.apply(options);
     let mut simulation = Simulation::new(config, &options, None)?;
     while let Some(batch) = traces.next_batch()? {
+        let batch = simulation.with_flushes(&batch);
         if !simulation.feed(&batch, observer)? {
             break;
         }
     }
+    simulation.of_trace(traces.header());
     simulation.finish(Some(&traces.ledger()), observer)
 }

@@ -23,6 +23,7 @@ from emmclab.cli.show_runs import show_provenance
 from emmclab.cli.simulation import (
     Capacity,
     DeviceName,
+    FlushEvery,
     Images,
     Mode,
     Settings,
@@ -90,6 +91,7 @@ def advise(
             "never runs.",
         ),
     ] = False,
+    flush_every: FlushEvery = 0,
     wrap_addresses: Wrap = False,
     images: Images = None,
     lifetime: Annotated[
@@ -176,6 +178,7 @@ def advise(
             seeds=seeds,
             mode=mode,
             precondition="none" if new else prepared,
+            flush_every=flush_every,
             wrap_addresses=wrap_addresses,
             images=images,
         )
@@ -195,6 +198,7 @@ def advise(
             reading=reading.given(),
             mode=mode,
             precondition=advised.base.fields["options"]["precondition"],
+            flush_every=flush_every,
             wrap_addresses=wrap_addresses,
         )
     base_made = advised.base.fields["provenance"]

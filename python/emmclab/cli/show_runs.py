@@ -21,7 +21,8 @@ from emmclab.devices.result_text import (
     device_before,
     headline,
     mode_line,
-    warnings,
+    notes_by_text,
+    warnings_by_text,
     without_slc,
 )
 from emmclab.devices.result_types import PercentileRow, UfsUse
@@ -57,10 +58,15 @@ def show_provenance(console: Console, results: Sequence[Result]) -> None:
 
 def show_warnings(console: Console, results: Sequence[Result]) -> None:
     """Print warnings about the figures."""
-    for result in results:
-        where = f"{result.fields['trace']} on {result.run_name}: " if len(results) > 1 else ""
-        for text in warnings(result):
-            console.print(Text(f"warning: {where}{text}", "yellow"), soft_wrap=True)
+    for runs, text in warnings_by_text(results):
+        where = f"{runs}: " if len(results) > 1 else ""
+        console.print(Text(f"warning: {where}{text}", "yellow"), soft_wrap=True)
+
+
+def show_notes(console: Console, results: Sequence[Result]) -> None:
+    """Print notes on the figures."""
+    for text in notes_by_text(results):
+        console.print(Text(f"note: {text}", "dim"), soft_wrap=True)
 
 
 def show_beside(
@@ -159,6 +165,7 @@ def show_result(console: Console, result: Result) -> None:
             f"{field.shown_unit} written by the host{left_out and f' {left_out}'}",
         )
     console.print(table)
+    show_notes(console, [result])
     if ufs := result.fields.get("ufs"):
         console.print()
         console.print(_ufs_table(ufs))
@@ -256,6 +263,7 @@ def show_compared_results(console: Console, results: Sequence[Result]) -> None:
         _show_compared(console, [result for result in results if result.fields["trace"] == trace])
     for line in () if _by_layers(results) else utilisation_gains(results):
         console.print(Text(line), soft_wrap=True)
+    show_notes(console, results)
 
 
 #: Columns for the work of a device: if runs differ in their layers, and otherwise.

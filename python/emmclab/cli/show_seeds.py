@@ -23,9 +23,11 @@ from emmclab.devices.result import Result
 from emmclab.devices.result_fields import ResultField, result_field
 from emmclab.devices.result_text import (
     beside_notes,
+    by_text,
     ended_early,
     means_by_seed,
     runs_by_device,
+    trace_warnings,
     trusted,
 )
 from emmclab.devices.spread import SPREAD_FIGURES, Spread, figures_spread, spread
@@ -34,8 +36,8 @@ from emmclab.runtime.signed import signed
 
 def show_spread(console: Console, results: Sequence[Result]) -> None:
     """Print runs that differ by their seed: mean and range of each figure."""
-    ended = {text for result in results if (text := ended_early(result))}
-    for text in sorted(ended):
+    ended = sorted({text for result in results if (text := ended_early(result))})
+    for text in (*ended, *trace_warnings(results[0])):
         console.print(Text(f"warning: {text}", "yellow"), soft_wrap=True)
     found = beside_spread(results)
     line = _headline(found["response"]["all"])
@@ -81,6 +83,8 @@ def show_compared_seeds(console: Console, results: Sequence[Result]) -> None:
             where = f"{result.fields['trace']} on {result.run_name}, seed {result.fields['options']['seed']}"
             text = f"warning: {where}: {ended_early(result) or 'overloaded'}"
             console.print(Text(text, "yellow"), soft_wrap=True)
+    for where, text in by_text(results, trace_warnings):
+        console.print(Text(f"warning: {where}: {text}", "yellow"), soft_wrap=True)
     show_comparison_headlines(console, results)
     show_provenance(console, results)
     for trace in dict.fromkeys(result.fields["trace"] for result in results):

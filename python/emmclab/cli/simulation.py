@@ -25,7 +25,7 @@ from emmclab.devices.device import Device, presets
 from emmclab.devices.layers import Setting
 from emmclab.devices.over_time import check_target
 from emmclab.devices.result import Result
-from emmclab.devices.result_text import warnings as warnings_of
+from emmclab.devices.result_text import notes_by_text, warnings_by_text
 from emmclab.devices.run_options import DEFAULTS
 from emmclab.errors import ConfigError
 from emmclab.runtime.files import refuse_other_endings
@@ -71,6 +71,7 @@ Mode = Annotated[str, declared("mode")]
 Precondition = Annotated[str, declared("precondition")]
 Rate = Annotated[float, declared("rate")]
 Passes = Annotated[int, declared("passes")]
+FlushEvery = Annotated[int, declared("flush_every")]
 Wrap = Annotated[bool, declared("wrap_addresses")]
 Seed = Annotated[int, declared("seed")]
 Seeds = Annotated[
@@ -120,6 +121,7 @@ class Replay:
     used: Used = None
     rate: Rate = DEFAULTS["rate"]
     passes: Passes = DEFAULTS["passes"]
+    flush_every: FlushEvery = DEFAULTS["flush_every"]
     wrap_addresses: Wrap = DEFAULTS["wrap_addresses"]
     seed: Seed = DEFAULTS["seed"]
     check: Check = DEFAULTS["check"]
@@ -188,10 +190,11 @@ def end(results: Sequence[Result]) -> None:
 
 
 def warn(results: Sequence[Result]) -> None:
-    """Print warnings about results to stderr."""
-    for result in results:
-        for text in warnings_of(result):
-            say(f"warning: {result.fields['trace']} on {result.run_name}: {text}")
+    """Print warnings and notes about results to stderr."""
+    for runs, text in warnings_by_text(results):
+        say(f"warning: {runs}: {text}")
+    for text in notes_by_text(results):
+        say(f"note: {text}")
 
 
 class _SimulationMeter(Meter):

@@ -18,7 +18,7 @@ from emmclab.devices.advise_state import State, collects, settle, state_of_life
 from emmclab.devices.device import Device
 from emmclab.devices.result import Result
 from emmclab.devices.result_fields import result_field
-from emmclab.devices.result_text import ended_early, much_wrapped, offered, trusted
+from emmclab.devices.result_text import durability_unknown, ended_early, much_wrapped, offered, trusted
 from emmclab.devices.run_options import RunOptions
 from emmclab.devices.spread import is_random_run, order_of, untested
 from emmclab.errors import ConfigError, EmmclabError
@@ -148,8 +148,7 @@ class Advised:
             )
         if early := ended_early(self.base):
             found.append(f"the device as it is {early}")
-        if wrapped := much_wrapped(self.base):
-            found.append(wrapped)
+        found += filter(None, (much_wrapped(self.base), durability_unknown(self.base)))
         names = [advice.option for advice in self.options if not advice.trusted]
         if names:
             found.append(f"ranked last, because they ended early or were overloaded: {', '.join(names)}")

@@ -21,6 +21,8 @@ class AskedOptions(TypedDict):
     mode: NotRequired[str]
     start_offset: NotRequired[int]
     first_writes: NotRequired[int]
+    #: Only if flushes were added.
+    flush_every: NotRequired[int]
     #: Only for runs with layers.
     layers: NotRequired[list[str]]
     layer_settings: NotRequired[dict[str, Setting]]

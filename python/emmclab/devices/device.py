@@ -27,7 +27,7 @@ _SEEDS = ("power.seed", "gc.seed")
 #: Options of a run that the core implements, in the order of the results.
 _OF_THE_CORE = (
     *("mode", "rate", "start_offset_ns", "seed", "check", "first_writes", "drain", "precondition"),
-    "wrap_addresses",
+    *("wrap_addresses", "flush_every"),
 )
 
 
@@ -360,13 +360,15 @@ class Device:
         whence = {} if made is None else {"provenance": made.to_dict()}
         about = {"trace": source.name, "device": self.name, **whence, "options": said}
         with noted(given["events"], given["perfetto"]):
-            result = json.loads(run.finish(ledger, json.dumps(about)))
+            result = json.loads(run.finish(ledger, stream.header(), json.dumps(about)))
         return Result({"trace": source.name, **result, **whence, "options": said})
 
 
 def _said(given: Mapping[str, Any], second: Device | None) -> AskedOptions:
     """Return the options of a run as its result repeats them."""
     kept = {name.removesuffix("_ns"): given[name] for name in (*_OF_THE_CORE, "passes")}
+    if not kept["flush_every"]:
+        del kept["flush_every"]
     said = cast("AskedOptions", kept)
     if given["layers"]:
         said["layers"] = list(given["layers"])

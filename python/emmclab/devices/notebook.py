@@ -28,7 +28,10 @@ def result_html(result: Result) -> str:
     amplification = result.fields["write_amplification"]
     facts = [
         ("no wait", share_text(result.fields["requests"]["no_wait_pct"])),
-        ("flushes and discards", f"{result.fields['requests']['other']:,}"),
+        (
+            "flushes and discards",
+            "–" if (others := result.fields["requests"]["other"]) is None else f"{others:,}",
+        ),
         ("flushes and synchronous writes, 99 %", milliseconds_text(result.shown("durable.p99_ms"))),
         ("write amplification", cell_text(amplification["waf"])),
         ("preconditioned", str(result.fields["options"]["precondition"])),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from emmclab.devices.beside import BESIDE
@@ -12,6 +12,7 @@ from emmclab.devices.result import Result
 from emmclab.devices.result_fields import result_field
 from emmclab.devices.result_types import Refusal, SettingChange
 from emmclab.devices.spread import is_random_run, order_of, untested
+from emmclab.runtime.lists import joined
 from emmclab.runtime.quantity import duration
 from emmclab.runtime.signed import signed
 
@@ -168,6 +169,64 @@ def trusted(result: Result) -> bool:
     return not result.fields["run"]["stopped"] and not result.fields["run"]["load"]["overloaded"]
 
 
+#: What a trace may lack, by the names in `run.unrecorded`, if it makes writes durable.
+_DURABLE = {"flush": "flushes", "preflush": "preflushes", "fua": "FUA"}
+#: Above this share of the bytes read, a note says that nothing had written them.
+_MUCH_UNWRITTEN_PCT = 5.0
+
+
+def durability_unknown(result: Mapping[str, Any], remedy: str = "--flush-every 8") -> str:
+    """Return why a workload asks no device for durability, with the remedy if there is one; empty if it does.
+
+    >>> durability_unknown({"run": {"unrecorded": "discard fua"}, "options": {}}).partition(",")[0]
+    'the trace does not record FUA'
+    >>> durability_unknown({"run": {"unrecorded": "fua"}, "options": {"flush_every": 8}})
+    ''
+    """
+    unrecorded = (result["run"].get("unrecorded") or "").split()
+    missing = [words for name, words in _DURABLE.items() if name in unrecorded]
+    if not missing or result["options"].get("flush_every"):
+        return ""
+    adds = f"; {remedy} adds a flush after every 8 writes" if remedy else ""
+    return (
+        f"the trace does not record {joined(missing)}, so that durability is free with a volatile cache{adds}"
+    )
+
+
+def _free_durability(result: Result) -> str:
+    """Return a warning that nothing asked a device with a volatile cache for durability; empty if not so."""
+    return durability_unknown(result) if is_buffered(result) else ""
+
+
+def _coarse_clock(result: Result) -> str:
+    """Return a warning that arrivals or think times are those of a coarse clock; empty if not so."""
+    run = result.fields["run"]
+    what = {"open": "arrivals", "closed": "think times"}.get(run["mode"])
+    if run.get("coarse_clock") is None or what is None:
+        return ""
+    return (
+        f"the {what} are coarse: the clock of the trace has steps of {run['coarse_clock']}, longer than a "
+        "usual response, so that queues and waits in this run are not those of the application; "
+        "use --mode back_to_back to measure the device"
+    )
+
+
+def trace_warnings(result: Result) -> list[str]:
+    """List what a trace does not tell and a run therefore cannot show, which is the same for every seed."""
+    return [text for text in (_free_durability(result), _coarse_clock(result)) if text]
+
+
+def unwritten_note(result: Result) -> str:
+    """Return a note on reads of data that nothing had written, and on their cost; empty if they are few."""
+    if (share := result.fields["map"].get("unwritten_read_pct") or 0.0) <= _MUCH_UNWRITTEN_PCT:
+        return ""
+    return (
+        f"{share:.0f} % of the bytes read had been written neither by the trace nor before the run; "
+        "the model reads them as set by mapping.unwritten_read (flash: as if written in order of address); "
+        "--precondition sequential:100 writes them first"
+    )
+
+
 def ended_early(result: Result) -> str:
     """Return a warning that a run ended early; empty if it did not."""
     if not (reason := result.fields["run"]["stopped"]):
@@ -209,11 +268,12 @@ def warnings(result: Result) -> list[str]:
         found.append(f"settings changed during the run: {changes_line(changes)}")
     load, recorded = result.fields["run"]["load"], result.fields["recorded"]
     completions = recorded["response"]["all"]["recorded_ms"] is not None
-    closed = "--mode closed" if completions else ""
+    closed = "--mode closed" if completions and not result.fields["run"].get("coarse_clock") else ""
     if load["overloaded"]:
         found.append(_overload(result, closed))
     if wrapped := much_wrapped(result):
         found.append(wrapped)
+    found += trace_warnings(result)
     dependent = recorded["dependent_pct"]
     if result.fields["run"]["mode"] == "open" and dependent is not None and dependent > DEPENDENT_PCT:
         found.append(
@@ -221,6 +281,32 @@ def warnings(result: Result) -> list[str]:
             "going idle: they seem to wait for it, which open loop ignores; use --mode closed"
         )
     return found
+
+
+def warnings_by_text(results: Sequence[Result]) -> list[tuple[str, str]]:
+    """Return each warning about runs, with the names of the runs that it is about.
+
+    >>> import emmclab
+    >>> warnings_by_text([emmclab.Device.preset("nexus5").simulate(emmclab.read(emmclab.bundled()[0]))])
+    []
+    """
+    return by_text(results, warnings)
+
+
+def notes_by_text(results: Sequence[Result]) -> list[str]:
+    """Return the notes on runs, each with the names of its runs if there are several runs."""
+    notes = by_text(results, lambda result: [unwritten_note(result)])
+    return [f"{runs}: {text}" if len(results) > 1 else text for runs, text in notes if text]
+
+
+def by_text(results: Sequence[Result], texts: Callable[[Result], Iterable[str]]) -> list[tuple[str, str]]:
+    """Return each text about runs, with the names of the runs that it is about."""
+    runs: dict[tuple[str, str], list[str]] = {}
+    for result in results:
+        for text in texts(result):
+            names = runs.setdefault((result.fields["trace"], text), [])
+            names += [] if result.run_name in names else [result.run_name]
+    return [(f"{trace} on {', '.join(names)}", text) for (trace, text), names in runs.items()]
 
 
 def refusals_text(refused: Sequence[Refusal]) -> str:
@@ -384,10 +470,18 @@ def completion(result: Mapping[str, Any]) -> str:
     >>> completion({"configuration": {"write_complete": "programmed", "write_buffer_kb": 512}})
     'in the write buffer, durable ones when programmed'
     """
-    made = result["configuration"]
+    return completion_of(result["configuration"]["write_complete"], is_buffered(result))
+
+
+def is_buffered(result: Mapping[str, Any]) -> bool:
+    """Return whether writes complete in a volatile cache of the device.
+
+    >>> is_buffered({"configuration": {"write_buffer_kb": 512}}), is_buffered({"cache": None})
+    (True, False)
+    """
     # A result of an earlier version does not state the size of the buffer, but the use of one.
-    buffered = made.get("write_buffer_kb", (result.get("cache") or {}).get("units_written"))
-    return completion_of(made["write_complete"], bool(buffered))
+    used = (result.get("cache") or {}).get("units_written")
+    return bool((result.get("configuration") or {}).get("write_buffer_kb", used))
 
 
 def completion_of(write_complete: str, buffered: bool) -> str:

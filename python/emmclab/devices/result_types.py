@@ -67,6 +67,8 @@ class Run(TypedDict):
 
     mode: str
     mode_reason: str | None
+    unrecorded: str | None
+    coarse_clock: str | None
     load: Load
     stopped: str | None
     simulated_s: float
@@ -80,7 +82,7 @@ class Requests(TypedDict):
     total: int
     read: int
     write: int
-    other: int
+    other: int | None
     no_wait_pct: float
     begun_at_once_pct: float
     bytes_read: int
@@ -248,7 +250,8 @@ class MapCounts(TypedDict):
     segments: int | None
     segment_units: int | None
     unwritten_unit_reads: int
-    discarded_units: int
+    unwritten_read_pct: float | None
+    discarded_units: int | None
     log_block_merges: LogBlockMerges
 
 
@@ -293,7 +296,7 @@ class CacheCounts(TypedDict):
     write_hit_pct: float
     units_read: int
     read_hit_pct: float
-    flushes: int
+    flushes: int | None
 
 
 class LinkDirection(TypedDict):

@@ -116,6 +116,16 @@ class OptionsOfAnyLayers(TypedDict, total=False):
         int, RunOption(0, "Time of the first arrival on the simulated clock, in ns.", least=0, option=None)
     ]
     passes: Annotated[int, RunOption(1, "Number of passes over the trace, 1 or more.", least=1, metavar="N")]
+    flush_every: Annotated[
+        int,
+        RunOption(
+            0,
+            "Writes between two flushes that are added to those of the trace, for traces that record none; "
+            "0 adds no flush.",
+            least=0,
+            metavar="N",
+        ),
+    ]
     wrap_addresses: Annotated[
         bool,
         RunOption(

@@ -20,7 +20,7 @@ from emmclab.devices.fitted import Fitted
 from emmclab.devices.judgement import Judgement, JudgementFields, Spread
 from emmclab.devices.judging import Recording
 from emmclab.devices.result import Result
-from emmclab.devices.result_text import mode_line
+from emmclab.devices.result_text import durability_unknown, is_buffered, mode_line
 from emmclab.devices.run_options import RunOptions, SimulationProgress
 from emmclab.errors import EmmclabError, UnsupportedError
 from emmclab.runtime.files import folder_aside, written
@@ -383,4 +383,6 @@ def _note(result: Result, device: Device, trace: Trace) -> str:
         notes.append("was fitted to all of this recording, including the second half")
     if wrapped := result.fields["requests"]["wrapped_pct"]:
         notes.append(f"{wrapped:.1f} % of the requests lie beyond the device and were wrapped")
+    if is_buffered(result) and (free := durability_unknown(result, "")):
+        notes.append(free)
     return "; ".join(notes)

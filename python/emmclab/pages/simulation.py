@@ -18,7 +18,8 @@ from emmclab.devices.result_text import (
     device_before,
     headline,
     mode_line,
-    warnings,
+    notes_by_text,
+    warnings_by_text,
 )
 from emmclab.devices.setting_types import ExplainedSetting
 from emmclab.pages.assemble import assemble
@@ -124,6 +125,7 @@ def render(results: Sequence[Result], devices: Sequence[Device], made: MadeFrom 
             if "ufs" in result
         ],
         columns=_COLUMNS,
+        notes=notes_by_text(results),
         runs=[_run(result, first[result.fields["trace"]]) for result in results],
         events=_events(results, traces),
         devices=[_device(device) for device in devices],
@@ -151,11 +153,7 @@ def _head(results: Sequence[Result], first: dict[str, Result]) -> Head:
             f"{options['seed']}{checked}.",
         ],
         notices=[
-            *(
-                Notice("caution", f"{result.fields['trace']} on {result.run_name}: {text}")
-                for result in results
-                for text in warnings(result)
-            ),
+            *(Notice("caution", f"{runs}: {text}") for runs, text in warnings_by_text(results)),
             *noted(runs_note(results)),
         ],
         tiles=_tiles(results, first),

@@ -12,7 +12,7 @@ from emmclab import __version__
 from emmclab.devices.fitted import Fitted, is_durable, order_note
 from emmclab.devices.intervals import CONFIDENCE_TEXT, Interval, mean_interval, positive_interval
 from emmclab.devices.layers import Setting
-from emmclab.devices.result_text import mode_name
+from emmclab.devices.result_text import durability_unknown, is_buffered, mode_name
 from emmclab.devices.spread import MORE_SEEDS, Spread, untested
 from emmclab.pages.assemble import assemble
 from emmclab.pages.head import Head, Notice, Provenance, Tile, lost, noted, tile
@@ -117,6 +117,7 @@ def _head(
             notices.append(Notice(badge, text, f"#{what.split(' ', maxsplit=1)[0]}"))
     if note := overload_note(found):
         notices.append(Notice("overloaded", f"{note}."))
+    notices += _free_durability(results)
     notices += noted(order_note(_durable_on(results)))
     return Head(
         answer=headline(results, found),
@@ -135,6 +136,16 @@ def _durable_on(results: Results) -> dict[str, Fitted]:
     known = results.about.get("fitted", {})
     names = dict.fromkeys(run["device"] for run in results.runs if run["device"] in known and is_durable(run))
     return {name: Fitted(**known[name]) for name in names}
+
+
+def _free_durability(results: Results) -> list[Notice]:
+    """Return a notice on devices whose volatile cache no trace asked to be durable."""
+    free = {
+        run["device"]: text
+        for run in results.runs
+        if is_buffered(run) and (text := durability_unknown(run, "`flush_every = 8` in the grid"))
+    }
+    return [Notice("caution", f"{', '.join(free)}: {text}") for text in dict.fromkeys(free.values())]
 
 
 def _modes(results: Results) -> str:

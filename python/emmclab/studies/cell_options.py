@@ -14,6 +14,7 @@ class SharedOptions(TypedDict, total=False):
     precondition: str
     rate: float
     wrap_addresses: bool
+    flush_every: int
     capacity: str
 
 

@@ -17,7 +17,7 @@ from emmclab.devices.preconditioning import parse_precondition
 from emmclab.errors import ConfigError, EmmclabError
 from emmclab.studies.cell import Cell
 from emmclab.studies.cell_options import CellOptions, LayerOptions, PercentileOptions, SharedOptions
-from emmclab.studies.grid import LAYER_OPTIONS, OPTIONS, Grid
+from emmclab.studies.grid import LAYER_OPTIONS, OPTIONS, SET_OPTIONS, Grid
 from emmclab.studies.input import Input, Sources
 from emmclab.studies.kinds import kind_of_modes
 from emmclab.studies.kinds.kind import Common
@@ -167,6 +167,7 @@ def _name_and_digest(device: str, settings: Mapping[str, Setting], capacity: str
 def _shared_options(grid: Grid) -> SharedOptions:
     """Return the options that cells of every kind have."""
     options = cast("SharedOptions", {name: getattr(grid, name) for name in OPTIONS})
+    options |= cast("SharedOptions", {name: value for name in SET_OPTIONS if (value := getattr(grid, name))})
     if grid.capacity:
         options["capacity"] = grid.capacity
     return options
@@ -203,7 +204,7 @@ def _naming(file: str, grid: Grid) -> Iterator[None]:
             for key in values
             if re.search(rf"(?<![\w.]){re.escape(key)}(?![\w.])", said)
         ]
-        if error.field in OPTIONS:
+        if error.field in (*OPTIONS, *SET_OPTIONS):
             keys = [f"axes.{error.field}" if error.field in grid.axes else error.field]
         place = f"{grid.place}{keys[0]}" if keys else grid.place.rstrip(".")
         raise type(error)(

@@ -19,10 +19,12 @@ REPLAYS = RUN_OPTIONS["mode"].words
 OPTIONS = ("precondition", "rate", "wrap_addresses")
 #: The options that cells with layers store.
 LAYER_OPTIONS = ("second", "first_writes", "drain")
+#: The options of replays that cells store only if they are set, so that other cells keep their keys.
+SET_OPTIONS = ("flush_every",)
 #: Options whose value may be the name of a file.
 FILES: tuple[Literal["second", "precondition"], ...] = ("second", "precondition")
 #: Options of a run that may be axes of a grid, like settings of a device.
-AXES = (*OPTIONS, *LAYER_OPTIONS)
+AXES = (*OPTIONS, *SET_OPTIONS, *LAYER_OPTIONS)
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,7 @@ class Grid:
     precondition: str = DEFAULTS["precondition"]
     rate: float = DEFAULTS["rate"]
     wrap_addresses: bool = DEFAULTS["wrap_addresses"]
+    flush_every: int = DEFAULTS["flush_every"]
     #: Capacity to which devices are scaled, such as `128GB`; empty = unchanged.
     capacity: str = ""
     #: Length of synthetic inputs in requests; 0 = their own.

@@ -384,6 +384,8 @@ pub struct UnwrittenUnits {
     pub first: Lpn,
     /// Number of units.
     pub count: u32,
+    /// Bytes of them that the host read.
+    pub bytes: u32,
 }
 
 /// A packed command arrived.

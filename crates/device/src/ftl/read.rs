@@ -99,13 +99,13 @@ impl Core {
         log: &mut L,
     ) {
         let count = to.0 - from.0;
-        log.unwritten_read(&UnwrittenUnits { first: from, count });
+        let bytes = span.bytes_between(from, to, self.geometry.unit_shift);
+        log.unwritten_read(&UnwrittenUnits { first: from, count, bytes });
         if self.unwritten == UnwrittenRead::Free {
             return;
         }
         let (group, _) = self.page_for(from, count, u32::MAX);
         let plane = self.geometry.home_plane(from, group);
-        let bytes = span.bytes_between(from, to, self.geometry.unit_shift);
         let op = Self::read_unplaced(nand, (plane, group), request.ready, bytes, Cause::Host, log);
         request.absorb(LatencyBreakdown::of(&op, request.ready, op.end), op.begin, op.end);
     }

@@ -20,6 +20,13 @@ pub struct DriverCounts {
     pub without_command: u64,
 }
 
+impl DriverCounts {
+    /// Whether any request had a flag that the driver translates.
+    pub(crate) fn any(&self) -> bool {
+        self.flushes + self.barriers + self.reliable_writes + self.without_command > 0
+    }
+}
+
 /// The driver of a named kernel above a device with these capabilities.
 #[derive(Debug)]
 pub(super) struct Driver {

@@ -37,8 +37,10 @@ pub struct MapCounts {
     pub segment_units: Option<u64>,
     /// Map units read that had never been written.
     pub unwritten_unit_reads: u64,
-    /// Map units discarded.
-    pub discarded_units: u64,
+    /// Share of the bytes read that had never been written, in percent; `None` if nothing was read.
+    pub unwritten_read_pct: Option<f64>,
+    /// Map units discarded; `None` if the trace does not record discards.
+    pub discarded_units: Option<u64>,
     /// Merges of log blocks in the block-mapped schemes.
     pub log_block_merges: LogBlockMerges,
 }
@@ -62,7 +64,9 @@ impl MapCounts {
             segment_units: figures.map(|figures| figures.segment_units),
             cache_hit_pct: (needed > 0).then(|| share(counters.map_hits, needed)),
             unwritten_unit_reads: counters.unwritten_reads,
-            discarded_units: counters.trimmed_units,
+            unwritten_read_pct: (counters.host_bytes_read > 0)
+                .then(|| share(counters.unwritten_bytes_read, counters.host_bytes_read)),
+            discarded_units: Some(counters.trimmed_units),
             log_block_merges: LogBlockMerges {
                 switch: counters.switch_merges,
                 partial: counters.partial_merges,
@@ -133,8 +137,8 @@ pub struct CacheCounts {
     pub units_read: u64,
     /// Share of them that were in RAM.
     pub read_hit_pct: f64,
-    /// Flushes that found written data.
-    pub flushes: u64,
+    /// Flushes that found written data; `None` if the trace does not record flushes.
+    pub flushes: Option<u64>,
 }
 
 impl CacheCounts {
@@ -144,7 +148,7 @@ impl CacheCounts {
             write_hit_pct: share(counters.cache_overwritten, counters.cache_written),
             units_read: counters.cache_read,
             read_hit_pct: share(counters.cache_read_hits, counters.cache_read),
-            flushes: counters.cache_flushes,
+            flushes: Some(counters.cache_flushes),
         })
     }
 }

@@ -13,7 +13,7 @@ mod wear;
 use std::time::Duration;
 
 use emmclab_device::{Device, DeviceConfig, SettingChange, Settings};
-use emmclab_trace::{Ledger, Nanos};
+use emmclab_trace::{Flags, Header, Ledger, Nanos, Op, Recorded as RecordedKinds};
 use serde::Serialize;
 
 use crate::host::HostCounts;
@@ -156,6 +156,11 @@ pub struct Run {
     pub mode: Mode,
     /// Why that was chosen, where it was not asked for.
     pub mode_reason: Option<String>,
+    /// The operations and flags that a device acts upon and that the trace does not record: their figures are `None`. `None` if it
+    /// records all.
+    pub unrecorded: Option<String>,
+    /// The step of the trace's clock, such as `1ms`, if it is too coarse to tell which requests waited for each other.
+    pub coarse_clock: Option<String>,
     /// Whether the device kept up.
     pub load: Load,
     /// Why the run ended early, where it did.
@@ -177,8 +182,8 @@ pub struct Requests {
     pub read: u64,
     /// Writes.
     pub write: u64,
-    /// Discards and flushes.
-    pub other: u64,
+    /// Discards and flushes; `None` if there was none, and the trace does not record both.
+    pub other: Option<u64>,
     /// Reads and writes that arrived when no earlier request was unfinished, in percent: the definition of the profile.
     pub no_wait_pct: f64,
     /// Reads and writes that the device began at once, in percent: also those that it began beside others.
@@ -222,6 +227,8 @@ impl SimulationResult {
             run: Run {
                 mode,
                 mode_reason: options.mode_reason.clone(),
+                unrecorded: None,
+                coarse_clock: None,
                 load: Load::new(measure, mode),
                 stopped: device.stop().map(|stop| stop.reason().to_owned()),
                 simulated_s,
@@ -236,7 +243,7 @@ impl SimulationResult {
                 total: measure.requests(),
                 read: measure.reads.count,
                 write: measure.writes.count,
-                other: measure.others.count,
+                other: Some(measure.others.count),
                 no_wait_pct: measure.no_wait_pct()[0],
                 begun_at_once_pct: Kinds::begun_at_once_pct(&measure.timed()),
                 bytes_read: counters.host_bytes_read,
@@ -264,6 +271,33 @@ impl SimulationResult {
             power,
             energy: Energy::new(settings, device, &power),
             ..Self::default()
+        }
+    }
+
+    /// Withdraws what the trace does not tell: counts of 0 of what it does not record, and what follows from the order of arrivals if its
+    /// clock is coarse.
+    pub(crate) fn withdraw_unrecorded(&mut self, trace: Header) {
+        if trace.coarse_clock.is_some() {
+            self.recorded.withdraw_waits();
+        }
+        self.run.coarse_clock = trace.coarse_clock;
+        let Some(recorded) = trace.recorded else { return };
+        let missing = RecordedKinds::SERVED.difference(recorded);
+        if missing.is_empty() {
+            return;
+        }
+        self.run.unrecorded = Some(missing.to_string());
+        let flushes = recorded.has_op(Op::Flush) && recorded.has(Flags::PREFLUSH);
+        let discards = recorded.has_op(Op::Discard);
+        let withdraw =
+            |count: &mut Option<u64>, known: bool| *count = count.filter(|count| known || *count > 0);
+        withdraw(&mut self.requests.other, recorded.has_op(Op::Flush) && discards);
+        withdraw(&mut self.map.discarded_units, discards);
+        if let Some(cache) = &mut self.cache {
+            withdraw(&mut cache.flushes, flushes);
+        }
+        if let Some(host) = &mut self.host {
+            host.driver = host.driver.filter(|driver| flushes && recorded.has(Flags::FUA) || driver.any());
         }
     }
 

@@ -80,6 +80,21 @@ impl RecordedBeside {
     }
 }
 
+impl RecordedBeside {
+    /// Withdraws which requests waited for each other, as recorded, and errors that contain waits which may not have been.
+    pub(super) fn withdraw_waits(&mut self) {
+        for times in [&mut self.response, &mut self.response_p99] {
+            for time in [&mut times.all, &mut times.read, &mut times.write] {
+                time.error_pct = None;
+            }
+        }
+        for share in [&mut self.no_wait.all, &mut self.no_wait.read, &mut self.no_wait.write] {
+            (share.recorded_pct, share.error_points) = (None, None);
+        }
+        self.dependent_pct = None;
+    }
+}
+
 fn by_operation<T>(of: impl Fn(usize) -> T) -> ByOperation<T> {
     ByOperation { all: of(0), read: of(1), write: of(2) }
 }

@@ -18,5 +18,6 @@ mod nexus5_fit;
 mod pair;
 mod preflight;
 mod reordering;
+mod unrecorded;
 mod used;
 mod waf_closed_form;

@@ -176,5 +176,11 @@ FIGURES = (
         requesters.process_share,
         each=True,
     ),
-    Figure("flags", "Flags and flushes", "Requests with a flag, and flush requests.", requesters.flags),
+    Figure(
+        "flags",
+        "Flags and flushes",
+        "Requests with a flag, and flush requests.",
+        requesters.flags,
+        needs="pct",
+    ),
 )

@@ -1,0 +1,126 @@
+"""What a trace does not record is a dash with its reason, in every command that shows a figure of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import emmclab as lab
+from conftest import emmclab, emmclab_json
+from emmclab.apps.closed_loop import run_application
+
+CACHED = "emmc51-cache,ufs31"
+
+
+@pytest.fixture
+def writes(tmp_path: Path) -> Path:
+    """Writes in the format of SSDsim, which has no flushes."""
+    path = tmp_path / "writes.ssdsim"
+    path.write_text("".join(f"{at * 10_000_000} 0 {at * 8} 8 0\n" for at in range(60)))
+    return path
+
+
+@pytest.fixture
+def coarse(tmp_path: Path) -> Path:
+    """Requests that end at whole milliseconds after 0.3 ms each."""
+    path = tmp_path / "lat.csv"
+    rows = "".join(f"{at // 4},300000,write,{at * 4096},4096\n" for at in range(60))
+    path.write_text(f"complete_ms,response_ns,op,offset_bytes,size_bytes\n{rows}")
+    return path
+
+
+def test_a_comparison_warns_once_that_durability_is_free_and_counts_no_flushes(writes: Path) -> None:
+    done = emmclab("compare", writes, "--devices", f"emmc51-tlc,{CACHED}")
+    assert done.returncode == 0, done.stderr
+    (warning,) = [line for line in done.stdout.splitlines() if line.startswith("warning: ")]
+    assert "emmc51-cache, ufs31" in warning and "emmc51-tlc" not in warning
+    assert "flushes, preflushes and FUA" in warning and "--flush-every" in warning
+    done = emmclab("compare", writes, "--devices", CACHED, "--flush-every", 8)
+    assert "warning" not in done.stdout
+
+
+def test_counts_of_what_is_not_recorded_are_null_in_json(writes: Path) -> None:
+    found = emmclab_json("simulate", writes, "--device", "ufs31")
+    assert found["run"]["unrecorded"] == "discard flush secure_erase fua preflush"
+    assert found["requests"]["other"] is None and found["cache"]["flushes"] is None
+    found = emmclab_json("simulate", writes, "--device", "ufs31", "--flush-every", 6)
+    assert (found["requests"]["other"], found["cache"]["flushes"], found["durable"]["requests"]) == (
+        10,
+        10,
+        10,
+    )
+    assert found["options"]["flush_every"] == 6
+    # What is recorded is 0.
+    recorded = lab.Device.preset("ufs31").simulate(lab.read(lab.bundled()[0]))
+    assert recorded["run.unrecorded"] is None and recorded["requests.other"] is not None
+
+
+def test_a_profile_keeps_through_conversions_what_the_format_records(writes: Path, tmp_path: Path) -> None:
+    stored = tmp_path / "stored.parquet"
+    assert emmclab("convert", writes, stored).returncode == 0
+    for trace in (writes, stored):
+        found = lab.read(trace).profile()
+        assert [row["requests"] for row in found.figure("flags")] == [None] * len(found.figure("flags"))
+    assert "Not recorded: " in " ".join(emmclab("profile", writes).stdout.split())
+    flushed = lab.read(lab.bundled()[0]).profile()
+    counts = {row["flag"]: row["requests"] for row in flushed.figure("flags")}
+    assert counts["flush"] is not None and counts["packed"] is None
+
+
+def test_a_study_adds_flushes_as_an_axis(writes: Path, tmp_path: Path) -> None:
+    study = tmp_path / "s.toml"
+    study.write_text(
+        f'name = "s"\ninputs = ["{writes}"]\n[[grid]]\nname = "g"\ndevices = ["ufs31"]\nmodes = ["open"]\n'
+        "[grid.axes]\nflush_every = [0, 6]\n"
+    )
+    done = emmclab("run", study, "--results", tmp_path / "results", "--jobs", 1)
+    assert done.returncode == 0, done.stderr
+    query = (
+        "query",
+        "select requests_other from runs order by 1",
+        "--csv",
+        "--results",
+        tmp_path / "results",
+    )
+    assert emmclab(*query).stdout.split() == ["requests_other", "10", '""']
+
+
+def test_advice_says_that_a_write_buffer_gains_what_durability_costs(writes: Path) -> None:
+    command = ("advise", writes, "--device", "emmc51-tlc", "--new")
+    assert "durability is free" in emmclab(*command).stdout
+    assert "durability is free" not in emmclab(*command, "--flush-every", 8).stdout
+
+
+def test_with_a_coarse_clock_waits_are_dashes_and_a_replay_says_so(coarse: Path) -> None:
+    profile = lab.read(coarse).profile()
+    assert profile["header"]["coarse_clock"] == "1ms"
+    assert (profile["no_wait_pct"], profile["queue"], profile["idle_gc"]) == (None, None, None)
+    assert "Clock: steps of 1ms" in " ".join(emmclab("profile", coarse).stdout.split())
+    done = emmclab("simulate", coarse, "--device", "nexus5")
+    assert "warning: the arrivals are coarse" in done.stdout
+    closed = emmclab("simulate", coarse, "--device", "nexus5", "--mode", "closed")
+    assert "warning: the think times are coarse" in closed.stdout
+    found = emmclab_json("simulate", coarse, "--device", "nexus5")
+    assert found["recorded"]["no_wait"]["all"]["recorded_pct"] is None
+    assert found["recorded"]["response"]["all"]["recorded_ms"] == pytest.approx(0.3)
+
+
+def test_reads_of_data_that_nobody_wrote_are_named_with_the_remedy(tmp_path: Path) -> None:
+    reads = tmp_path / "reads.ssdsim"
+    reads.write_text("0 0 0 8 0\n10000000 0 0 8 1\n20000000 0 8 24 1\n")
+    done = emmclab("simulate", reads, "--device", "nexus5")
+    assert "note: 75 % of the bytes read" in done.stdout
+    found = emmclab_json("simulate", reads, "--device", "nexus5", "--precondition", "sequential:100")
+    assert found["map"]["unwritten_read_pct"] == 0
+
+
+def test_a_host_that_flushes_is_the_default_for_devices_with_a_cache() -> None:
+    runs = [run_application("email", name, precondition="none") for name in ("sdcard", "emmc51-cache")]
+    assert [run.app["host"] for run in runs] == ["nexusone", "phone-2020"]
+    done = emmclab("apps", "compare", "email", "--devices", "sdcard,emmc51-cache", "--precondition", "none")
+    assert "host phone-2020" in done.stdout and "warning" not in done.stdout
+    old = ("apps", "run", "email", "--device", "emmc51-cache", "--host", "nexusone", "--precondition", "none")
+    assert "warning: this host never flushes the cache of emmc51-cache" in emmclab(*old).stdout
+    found = emmclab_json(*old)
+    assert len(found["warnings"]) == 1
