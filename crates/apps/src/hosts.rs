@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use emmclab_base::{Error, Kind, Result};
-use emmclab_host::{FileClass, FilesystemKind, HostConfig, Mount, MountId, MountOptions, Synced};
+use emmclab_host::{Barrier, FileClass, FilesystemKind, HostConfig, Mount, MountId, MountOptions, Synced};
 use emmclab_layers::Size;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -203,6 +203,14 @@ impl HostSetup {
                 .hint("give `size`"));
         }
         self.kernel()?.validate()
+    }
+
+    /// Whether its kernel flushes the cache of a device; without that, nothing in a volatile cache is durable.
+    ///
+    /// # Errors
+    /// As [`HostSetup::kernel`].
+    pub fn sends_flushes(&self) -> Result<bool> {
+        Ok(self.kernel()?.barrier == Barrier::Flush)
     }
 
     /// The settings of the kernel: those of its era, overridden by those of the host.

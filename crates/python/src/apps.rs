@@ -103,6 +103,11 @@ impl PyHostSetup {
         })
     }
 
+    /// Whether its kernel flushes the cache of a device.
+    fn sends_flushes(&self, py: Python<'_>) -> PyResult<bool> {
+        run(py, || self.0.sends_flushes())
+    }
+
     /// Refuses a network that it does not have.
     fn check_network(&self, py: Python<'_>, name: &str) -> PyResult<()> {
         run(py, || self.0.network(name).map(|_| ()))

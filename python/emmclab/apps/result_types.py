@@ -5,7 +5,7 @@ The structs of `crates/apps/src/result.rs` and `requests.rs` have the same field
 
 from __future__ import annotations
 
-from typing import TypedDict
+from typing import NotRequired, TypedDict
 
 from emmclab.devices.result_types import DeviceFields
 
@@ -133,6 +133,8 @@ class AppFields(TypedDict):
 
     app: AppRun
     device: DeviceFields
+    #: Reasons not to trust the run.
+    warnings: NotRequired[list[str]]
 
 
 class Agreement(TypedDict):

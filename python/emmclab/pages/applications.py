@@ -16,7 +16,7 @@ from emmclab.apps.closed_loop import (
 )
 from emmclab.apps.result_types import Lane
 from emmclab.pages.assemble import assemble
-from emmclab.pages.head import Head, Provenance, noted, tile
+from emmclab.pages.head import Head, Notice, Provenance, noted, tile
 from emmclab.pages.plots.applications import FIGURES
 from emmclab.pages.plots.figure import Rows
 from emmclab.pages.theme import STATE_COLOURS
@@ -92,7 +92,13 @@ def _head(results: Sequence[AppResult], programs: Sequence[str], facts: str, not
             f"{first.options.precondition}.",
         ],
         tiles=tiles,
-        notices=noted(note),
+        notices=[
+            *(
+                Notice("caution", text)
+                for text in dict.fromkeys(text for run in results for text in run.warnings)
+            ),
+            *noted(note),
+        ],
         picture="path" if one else "runtimes",
     )
 

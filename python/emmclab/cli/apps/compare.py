@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from emmclab.apps.closed_loop import HOST, NETWORK
+from emmclab.apps.closed_loop import NETWORK
 from emmclab.cli.apps.running import (
     Beside,
     Devices,
@@ -51,7 +51,7 @@ def compare(
     ],
     devices: Devices = "nexus5",
     networks: Networks = NETWORK,
-    host: Host = HOST,
+    host: Host = None,
     filesystems: Filesystems = [],  # noqa: B006
     sync: Syncs = None,
     beside: Beside = [],  # noqa: B006
@@ -67,7 +67,7 @@ def compare(
     own, layer_settings = layered(settings, layers)
     chosen = devices_of(devices, own, capacity)
     options: SoftwareAndFiles = {
-        **software(host, layers, layer_settings, second, beside),
+        **software(host, chosen, layers, layer_settings, second, beside),
         **files(filesystems, sync),
     }
     results = [

@@ -13,7 +13,7 @@ from emmclab.cli.apps.running import (
     RUN,
     Application,
     Beside,
-    Host,
+    LiveHost,
     Network,
     Page,
     Running,
@@ -43,7 +43,7 @@ def live(
     application: Application,
     device: DeviceName = "nexus5",
     network: Network = NETWORK,
-    host: Host = LIVE_HOST,
+    host: LiveHost = LIVE_HOST,
     clock: Annotated[
         str, option("Clock of the device: real, or x and a factor (x0.1: ten times as fast).", RUN)
     ] = "real",
@@ -67,7 +67,7 @@ def live(
     require_single("live", device, network)
     own, layer_settings = layered(settings, layers)
     chosen = configured(device, own, capacity)
-    options = software(host, layers, layer_settings, second, beside)
+    options = software(host, [chosen], layers, layer_settings, second, beside)
     with Working(f"{application} live on {chosen.name} over {network}"):
         found = run_live(
             application,

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from emmclab.apps.closed_loop import HOST, NETWORK, AppResult, parts_of
+from emmclab.apps.closed_loop import NETWORK, AppResult, parts_of
 from emmclab.cli.apps.running import (
     RUN,
     Application,
@@ -50,7 +50,7 @@ def run(
     application: Application,
     device: DeviceName = "nexus5",
     network: Network = NETWORK,
-    host: Host = HOST,
+    host: Host = None,
     what_if: Annotated[
         list[str],
         option(
@@ -78,7 +78,7 @@ def run(
     own, layer_settings = layered(settings, layers)
     chosen = configured(device, own, capacity)
     options: SoftwareAndFiles = {
-        **software(host, layers, layer_settings, second, beside),
+        **software(host, [chosen], layers, layer_settings, second, beside),
         **files(filesystems, sync),
     }
     result = running.run(application, chosen, network, events=events, perfetto=perfetto, **options)

@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
 import typer
 
-from emmclab.apps.closed_loop import LIMIT_S, PRECONDITION, AppResult, order_note_of, run_application
+from emmclab.apps.closed_loop import (
+    LIMIT_S,
+    PRECONDITION,
+    AppResult,
+    host_for,
+    order_note_of,
+    run_application,
+)
 from emmclab.cli.console import print_json, say, say_note, stdout
 from emmclab.cli.names import application_names, host_names, network_names, several
 from emmclab.cli.options import listed, option
@@ -97,15 +104,18 @@ Beside = Annotated[
         autocompletion=application_names,
     ),
 ]
+_HOST = "The host: a preset (`emmclab apps hosts`) or a TOML file."
 Host = Annotated[
-    str,
+    str | None,
     option(
-        "The host: a preset (`emmclab apps hosts`) or a TOML file.",
+        f"{_HOST} Default: phone-2020 if a device has a volatile cache, which its kernel flushes, "
+        "else nexusone.",
         RUN,
         metavar="HOST",
         autocompletion=host_names,
     ),
 ]
+LiveHost = Annotated[str, option(_HOST, RUN, metavar="HOST", autocompletion=host_names)]
 Page = Annotated[
     Path | None,
     typer.Option(metavar="FILE", callback=in_a_folder, help="Also write a page: time lines and tables."),
@@ -182,15 +192,16 @@ class SoftwareAndFiles(Software, Files):
 
 
 def software(
-    host: str,
+    host: str | None,
+    devices: Sequence[Device],
     layers: Sequence[str],
     layer_settings: Mapping[str, Setting],
     second: str | None,
     beside: Sequence[str],
 ) -> Software:
-    """Return the options of a run for host, layers, and applications that run at the same time."""
+    """Return the options of runs for host, layers, and other applications at the same time."""
     return {
-        "host": host,
+        "host": host or host_for(devices),
         "layers": layers,
         "layer_settings": layer_settings,
         "second": None if second is None else configured(second, []),
@@ -252,6 +263,8 @@ def show_results(
             found["what_if"] = [
                 {"part": run.app["what_if"][0], "runtime_ns": run.app["runtime_ns"]} for run in faster
             ]
+        for text in dict.fromkeys(text for result in (*results, *faster) for text in result.warnings):
+            say(f"warning: {text}")
         print_json(found | {"provenance": made})
         say_note(order_note_of(results, made), aside=True)
         return

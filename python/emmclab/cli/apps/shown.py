@@ -59,17 +59,32 @@ def show_hosts(console: Console, rows: Sequence[Mapping[str, Any]]) -> None:
         console.print()
 
 
+def show_app_warnings(console: Console, results: Sequence[AppResult]) -> None:
+    """Print warnings about runs, each once."""
+    for text in dict.fromkeys(text for result in results for text in result.warnings):
+        console.print(Text(f"warning: {text}", "yellow"), soft_wrap=True)
+
+
+def _host_line(result: AppResult) -> str:
+    """Return the host of a run, and what it found on the device."""
+    app = result.app
+    return (
+        f"host {app['host']} ({app['era']}), seed {app['seed']}, data on the device before: "
+        f"{result.options.precondition}"
+    )
+
+
 def show_run(console: Console, result: AppResult) -> None:
     """Print one run: summary, parts of the runtime, threads, requests."""
     app = result.app
     runtime = app["runtime_ns"]
+    show_app_warnings(console, [result])
     words, share = dominating(result)
     answer = f"{app['program']} on {result.run_name}: {result.runtime_s:,.2f} s"
     console.print(Text(f"{answer}; {share:.0f} % of it is {words}", "bold"), soft_wrap=True)
     console.print(
         Text(
-            f"host {app['host']} ({app['era']}), seed {app['seed']}, data on the device before: "
-            f"{result.options.precondition}; storage {result.storage_s:,.2f} s",
+            f"{_host_line(result)}; storage {result.storage_s:,.2f} s",
             "dim",
         ),
         soft_wrap=True,
@@ -242,6 +257,8 @@ def show_agreement(console: Console, rows: Sequence[Agreement]) -> None:
 
 def show_runs(console: Console, results: Sequence[AppResult]) -> None:
     """Print a comparison of applications, devices and networks."""
+    show_app_warnings(console, results)
+    console.print(Text(_host_line(results[0]), "dim"), soft_wrap=True)
     for name in dict.fromkeys(result.app["program"] for result in results):
         runs = [result for result in results if result.app["program"] == name]
         slowest = max(runs, key=lambda run: run.runtime_s)

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from emmclab.apps.closed_loop import HOST, NETWORK, AppResult, activities
+from emmclab.apps.closed_loop import NETWORK, AppResult, activities, host_for
 from emmclab.apps.solutions import Solution, compare_solutions, solutions_named
 from emmclab.cli.apps.running import RUN, Devices, Host, Networks, Running, devices_of, networks_of
 from emmclab.cli.console import print_json, say, stdout
@@ -50,7 +50,7 @@ def solutions(
     ] = [],  # noqa: B006
     devices: Devices = "nexus5",
     networks: Networks = NETWORK,
-    host: Host = HOST,
+    host: Host = None,
     settings: Settings = [],  # noqa: B006
     capacity: Capacity = None,
     running: Running,
@@ -71,11 +71,12 @@ def solutions(
         for device in chosen
         for network in networks_of(networks)
     ]
+    on = host or host_for(chosen)
     runs: list[tuple[Solution, AppResult]] = []
     impossible: list[dict[str, str]] = []
     for (name, device, network), solution in itertools.product(places, solutions_named(wanted)):
         try:
-            runs.append((solution, running.run(name, device, network, solution=solution, host=host)))
+            runs.append((solution, running.run(name, device, network, solution=solution, host=on)))
         except ConfigError as error:
             if solution.name == "plain" or len(places) == 1:
                 raise

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 from typing import Literal, cast
 
 from emmclab import _core
-from emmclab.apps.closed_loop import HOST, PRECONDITION, program_of, run_application, setup_of
+from emmclab.apps.closed_loop import PRECONDITION, host_for, program_of, run_application, setup_of
+from emmclab.devices.device import Device
 from emmclab.devices.result import Result
 from emmclab.runtime.toml_table import TomlTable
 from emmclab.studies.cell_options import CellOptions, Software
@@ -52,10 +54,10 @@ class Apps(GridKind):
             **shared_fields(read, ("precondition", "second"), precondition=PRECONDITION),
             inputs=read.many("inputs", str),
             networks=read.many("networks", str),
-            host=read.text("host", HOST),
+            host=read.text("host", ""),
         )
         read.done()
-        return grid
+        return grid if grid.host else replace(grid, host=host_for(map(Device.named, grid.devices)))
 
     def variants(self, grid: Grid) -> tuple[str, ...]:
         """Return the networks."""
