@@ -231,7 +231,10 @@ def _with_programs(
                 guest,
             )
             if least is None:
-                say("the program alone does not show it: it needs the programs before it")
+                say(
+                    "a recording of the program alone does not show it: it needs what ran before, or another "
+                    "timing"
+                )
             else:
                 small[number] = replace(small[number], program=tuple(map(str, least.operations)))
     return small

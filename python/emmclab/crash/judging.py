@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -373,8 +374,8 @@ def _require_run(command: str, done: subprocess.CompletedProcess[str]) -> None:
             f"the check `{command}` was killed by {signal.Signals(number).name}",
             kind="config",
             field="check",
-            hint="a check tells a loss by its exit status; if it ends so on damaged data, write --check "
-            f"'{command} || exit 1'",
+            hint="a check tells a loss by its exit status; if a program in it ends so on damaged data, write "
+            f"--check {shlex.quote(f'({command}) || exit 1')}",
         )
 
 
