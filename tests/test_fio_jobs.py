@@ -163,7 +163,7 @@ def test_requests_of_one_kind_have_their_figures(tmp_path: Path) -> None:
         (["--reads", "30"], "--output"),
         (["--reads", "30", "-o", "a.csv"], "--requests"),
         (["--size", "4 apples", "--requests", "5", "-o", "a.csv"], "--size"),
-        (["--zipf", "1", "--requests", "5", "-o", "a.csv"], "zipf"),
+        (["--zipf", "0", "--requests", "5", "-o", "a.csv"], "zipf"),
         (["Email", "--reads", "30", "-o", "a.csv"], "`Email`"),
         (["--reads", "30", "--rate-pct", "50", "-o", "a.csv"], "--rate-pct"),
         (["--fio", "a.fio", "--reads", "30", "-o", "a.csv"], "--reads"),

@@ -72,13 +72,13 @@ impl Pattern {
             return Err(impossible("span", self.span, "is no size of a part of a disk in bytes")
                 .hint("give the size of a request up to 1 PiB, such as 1g"));
         }
-        if self.zipf.is_some_and(|theta| !(theta > 0.0 && theta < 10.0) || (theta - 1.0).abs() < 1e-6) {
+        if self.zipf.is_some_and(|theta| !(theta > 0.0 && theta < 10.0)) {
             return Err(impossible(
                 "zipf",
                 self.zipf.unwrap_or(0.0),
                 "is no supported exponent of a Zipf distribution",
             )
-            .hint("give more than 0 and less than 10, and not 1: such as 0.9"));
+            .hint("give more than 0 and less than 10, such as 0.9"));
         }
         if !(self.iops >= 0.001 && self.iops <= 1e9) {
             return Err(

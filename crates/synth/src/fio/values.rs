@@ -158,9 +158,8 @@ pub(super) fn distribution(given: &Given) -> Result<Distribution> {
     match name {
         "random" => Ok(Distribution::Even),
         "zipf" => finite(one(1.1), 0.0, 10.0)
-            .filter(|theta| (*theta - 1.0).abs() > 1e-6)
             .map(Distribution::Zipf)
-            .ok_or_else(|| given.bad("has a theta that is not between 0 and 10, or is 1")),
+            .ok_or_else(|| given.bad("has a theta that is not between 0 and 10")),
         "pareto" => finite(one(0.2), 0.0, 1.0)
             .map(Distribution::Pareto)
             .ok_or_else(|| given.bad("has a share that is not between 0 and 1")),

@@ -220,7 +220,7 @@ fn a_pattern_has_its_shares_rate_and_skew() {
         (Pattern { read_pct: 101, ..Pattern::default() }, "reads"),
         (Pattern { bytes: 1000, ..Pattern::default() }, "size"),
         (Pattern { span: 0, ..Pattern::default() }, "span"),
-        (Pattern { zipf: Some(1.0), ..Pattern::default() }, "zipf"),
+        (Pattern { zipf: Some(0.0), ..Pattern::default() }, "zipf"),
         (Pattern { iops: f64::NAN, ..Pattern::default() }, "iops"),
     ] {
         assert_eq!(pattern.trace(1, 10).map(|_| ()).unwrap_err().field(), Some(field));
