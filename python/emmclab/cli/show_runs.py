@@ -25,7 +25,7 @@ from emmclab.devices.result_text import (
     warnings_by_text,
     without_slc,
 )
-from emmclab.devices.result_types import PercentileRow, UfsUse
+from emmclab.devices.result_types import Lifetime, PercentileRow, UfsUse
 from emmclab.devices.spread import spread
 from emmclab.runtime.signed import signed
 from emmclab.traces.ledger import ledger_line
@@ -114,6 +114,22 @@ _P99 = result_field("response.p99_ms")
 _USUAL_PERCENTILES = ("response.p50_ms", "response.p99_ms")
 
 
+def _add_life(table: Table, result: Result, life: Lifetime) -> None:
+    """Add what the host can still write, if the run erased blocks, and the life that is used, if any is."""
+    if life["even_host_bytes"] is not None:
+        field = result_field("wear.lifetime.even_host_bytes")
+        left_out = without_slc(result)
+        unit = f"{field.shown_unit} written by the host{left_out and f' {left_out}'}"
+        table.add_row(field.label, field.text(life["even_host_bytes"]), unit)
+    if life["used_pct"]:
+        used, of_slc = map(result_field, ("wear.lifetime.used_pct", "wear.lifetime.used_slc_pct"))
+        slc = life["used_slc_pct"]
+        unit = "% of the erase limit, most worn block" + (
+            f" ({of_slc.text(slc)} in SLC mode)" if slc is not None else ""
+        )
+        table.add_row(used.label, used.text(life["used_pct"]), unit)
+
+
 def _chosen(result: Result) -> list[PercentileRow]:
     """Return the requested percentiles of reads and writes together."""
     return [row for row in result.fields.get("percentiles", ()) if row["op"] == "all"]
@@ -157,13 +173,7 @@ def show_result(console: Console, result: Result) -> None:
     if result.fields["run"]["drain_s"] is not None:
         _add_figure(table, result, "run.drain_s")
     if life := result.fields["wear"]["lifetime"]:
-        left_out = without_slc(result)
-        field = result_field("wear.lifetime.even_host_bytes")
-        table.add_row(
-            field.label,
-            field.text(life["even_host_bytes"]),
-            f"{field.shown_unit} written by the host{left_out and f' {left_out}'}",
-        )
+        _add_life(table, result, life)
     console.print(table)
     show_notes(console, [result])
     if ufs := result.fields.get("ufs"):

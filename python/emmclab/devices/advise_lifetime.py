@@ -79,9 +79,9 @@ def life_under(
     }
     run = device.simulate(*traces, **aged)
     lifetime = run.fields["wear"]["lifetime"]
-    if not lifetime or run.fields["run"]["stopped"]:
+    host_bytes = lifetime and lifetime["even_host_bytes"]
+    if host_bytes is None or run.fields["run"]["stopped"]:
         return None
-    host_bytes = lifetime["even_host_bytes"]
     # In the mode "as fast as possible" the rate of the replay is not that of the trace.
     seconds = 0.0 if base.fields["run"]["mode"] == "back_to_back" else base.fields["run"]["simulated_s"]
     years = host_bytes / (written / seconds) / _YEAR_S if seconds else None

@@ -269,9 +269,10 @@ class Collection(TypedDict):
 class Lifetime(TypedDict):
     """Bytes that the host can write until blocks reach their erase limit."""
 
-    even_host_bytes: float
-    first_block_host_bytes: float
+    even_host_bytes: float | None
+    first_block_host_bytes: float | None
     used_pct: float
+    used_slc_pct: float | None
 
 
 class Wear(TypedDict):

@@ -14,7 +14,7 @@ pub struct Wear {
     pub bad_blocks: u64,
     /// Erases of all blocks, by block.
     pub erase_counts: Distribution,
-    /// How long the device would live under this workload; only with an erase limit and erases.
+    /// How much of its life the device has used, and how long it would live under this workload; only with an erase limit.
     pub lifetime: Option<Lifetime>,
 }
 
@@ -33,12 +33,15 @@ impl Wear {
 /// among them). Blocks without an erase limit are left out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Lifetime {
-    /// Until every block of one kind has reached its erase limit: perfect levelling among them.
-    pub even_host_bytes: f64,
-    /// Until the most worn block reaches its limit: the work of the run, as unevenly spread as all wear of the device so far.
-    pub first_block_host_bytes: f64,
-    /// Share of that life that is over, in percent: what the most worn block has of its limit.
+    /// Until every block of one kind has reached its erase limit: perfect levelling among them. `None` if the run erased no block.
+    pub even_host_bytes: Option<f64>,
+    /// Until the most worn block reaches its limit: the work of the run, as unevenly spread as all wear of the device so far. `None` if
+    /// the run erased no block.
+    pub first_block_host_bytes: Option<f64>,
+    /// Erases of the most worn block in percent of its limit, from preconditioning and the run.
     pub used_pct: f64,
+    /// The same of the blocks in SLC mode alone; `None` without such blocks, or without a limit of theirs.
+    pub used_slc_pct: Option<f64>,
 }
 
 impl Lifetime {
@@ -48,14 +51,18 @@ impl Lifetime {
             .filter(|group| groups[*group].erase_limit > 0)
             .map(|group| KindLife::of(settings, device, group))
             .collect();
+        // Blocks in SLC mode are the last group.
+        let limited = groups.last().is_some_and(|group| group.erase_limit > 0);
+        let slc = kinds.last().filter(|_| limited && settings.slc.mode != SlcMode::Off);
         let least = |life: fn(&KindLife) -> f64| kinds.iter().map(life).fold(f64::INFINITY, f64::min);
-        let used = kinds.iter().map(|kind| kind.used).fold(0.0, f64::max);
+        let used = kinds.iter().map(|kind| kind.used).reduce(f64::max)?;
         let erased = kinds.iter().any(|kind| kind.erases > 0);
         let even = least(|kind| kind.even);
-        (erased && used > 0.0).then(|| Self {
-            even_host_bytes: even,
-            first_block_host_bytes: least(|kind| kind.first_block).min(even),
+        Some(Self {
+            even_host_bytes: erased.then_some(even),
+            first_block_host_bytes: erased.then(|| least(|kind| kind.first_block).min(even)),
             used_pct: 100.0 * used,
+            used_slc_pct: slc.map(|kind| 100.0 * kind.used),
         })
     }
 }

@@ -39,7 +39,28 @@ fn written(config: &DeviceConfig, units: u64) -> (SimulationResult, f64) {
 }
 
 fn even(result: &SimulationResult) -> f64 {
-    result.wear.lifetime.unwrap().even_host_bytes
+    result.wear.lifetime.unwrap().even_host_bytes.unwrap()
+}
+
+#[test]
+fn wear_so_far_is_known_after_a_run_that_erased_nothing() {
+    let used = "used:30d,daily=64MB".parse().unwrap();
+    let options = ReplayOptions { precondition: used, ..ReplayOptions::default() };
+    let life = |config: &DeviceConfig, options: &ReplayOptions| {
+        let run = Simulation::new(config, options, None).unwrap();
+        run.finish(None, &mut Quiet).unwrap().wear.lifetime
+    };
+    let with_limit = cached(3000);
+    let worn = life(&with_limit, &options).unwrap();
+    assert_eq!((worn.even_host_bytes, worn.first_block_host_bytes), (None, None));
+    assert!(worn.used_pct > 0.0 && worn.used_slc_pct.unwrap() <= worn.used_pct, "{worn:?}");
+    let new = life(&with_limit, &ReplayOptions::default()).unwrap();
+    assert_eq!((new.used_pct, new.used_slc_pct), (0.0, Some(0.0)));
+    assert_eq!(
+        life(&cached(0), &options).unwrap().used_slc_pct,
+        None,
+        "the blocks in SLC mode have no limit"
+    );
 }
 
 #[test]
