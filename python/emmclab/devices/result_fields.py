@@ -8,6 +8,8 @@ import tomllib
 from pathlib import Path
 from typing import NamedTuple
 
+from emmclab.runtime.quantity import significant
+
 _FILE = Path(__file__).parents[1] / "data" / "result-fields.toml"
 #: Display units for bytes.
 _BYTES = {"MB": 1 << 20, "TB": 1 << 40}
@@ -79,8 +81,8 @@ class ResultField(NamedTuple):
 
         >>> result_field("response.p99_ms").text(1234.5), result_field("response.p99_ms").text(None)
         ('1,234.500', '–')
-        >>> result_field("wear.lifetime.even_host_bytes").text(5e12)
-        '4.55'
+        >>> [result_field("wear.lifetime.even_host_bytes").text(value) for value in (5e12, 1.77e9, 0)]
+        ['4.55', '0.002', '0.00']
         """
         return "–" if value is None else self._number(value, self.digits)
 
@@ -120,7 +122,10 @@ class ResultField(NamedTuple):
         return self._number(value, min(self.digits, _IN_WORDS) if self.shown_unit else self.digits)
 
     def _number(self, value: float, digits: int) -> str:
-        return f"{value / _BYTES[self.shown_unit] if self.unit == 'byte' else value:,.{digits}f}"
+        """Format a number in the display unit; with more decimals if these would show 0 for another value."""
+        number = value / _BYTES[self.shown_unit] if self.unit == "byte" else value
+        text = f"{number:,.{digits}f}"
+        return text if not number or float(text.replace(",", "")) else significant(number, 1)
 
 
 def _decimals(value: float) -> int:
