@@ -286,7 +286,7 @@ def test_impossible_folders_and_keys_are_refused_before_the_work(folder: Path, t
         ((folder, "--files", "*.none"), "there is no recording"),
         ((folder, "--by", "color"), "recordings have no key `color`"),
         ((folder, "--against", folder), "both fleets would have this table"),
-        ((folder, "--against", folder, "--by", "model"), "--by and --against contradict each other"),
+        ((folder, "--against", folder, "--by", "model"), "--by and --against exclude each other"),
         ((folder, "--time-unit", "week"), "week"),
         ((folder, "-o", "fleet.csv"), "the format of the file is not known by its name"),
         ((folder, "-o", "gone/fleet.parquet"), "folder not found"),

@@ -9,7 +9,7 @@ import pytest
 
 from conftest import emmclab
 from emmclab.cli import application
-from emmclab.cli.command import ALONE, CONTRADICT, NEEDS, Command
+from emmclab.cli.command import ALONE, EXCLUSIVE, NEEDS, Command
 from emmclab.cli.listing import walked
 from emmclab.errors import ConfigError
 
@@ -42,7 +42,7 @@ def test_an_option_of_one_value_is_refused_by_every_command_if_it_is_repeated() 
                 continue
             words = [spelled, *option.secondary_opts] if option.is_flag else [spelled, "one", spelled, "two"]
             refused = refusal(name, words)
-            assert refused.hint and ("contradict" if option.is_flag else "2 times") in str(refused), words
+            assert refused.hint and ("exclude" if option.is_flag else "2 times") in str(refused), words
             tried += 1
     assert tried > 300
 
@@ -89,7 +89,7 @@ def test_options_that_need_or_exclude_others_are_refused_by_their_command() -> N
             other = next(one.opts[0] for one in known.values() if not {option, *allowed} & {*one.opts})
             words = with_value(name, option) + with_value(name, other)
             assert option in str(refusal(name, words)), words
-    for name, pairs in CONTRADICT.items():
+    for name, pairs in EXCLUSIVE.items():
         for pair in pairs:
             assert {*pair} <= options_of(COMMANDS[name]).keys(), name
             words = [word for option in pair for word in with_value(name, option)]

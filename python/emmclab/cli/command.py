@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Collection
 from typing import Any
 
@@ -42,13 +43,15 @@ NEEDS: dict[str, _Others] = {
 }
 _STATES_BEFORE = (("--used", "--precondition"),)
 _MACHINES = (("--ssh", "--adb"), ("--ssh", "--serial"))
-#: Pairs of options that contradict each other, by command.
-CONTRADICT: dict[str, tuple[tuple[str, str], ...]] = {
+#: Pairs of options that exclude each other, by command.
+EXCLUSIVE: dict[str, tuple[tuple[str, str], ...]] = {
     **dict.fromkeys(("simulate", "compare", "serve"), _STATES_BEFORE),
     "advise": (*_STATES_BEFORE, ("--new", "--precondition"), ("--new", "--used")),
     **dict.fromkeys((f"apps {name}" for name in ("run", "compare", "solutions", "live")), _STATES_BEFORE),
     **dict.fromkeys(("record", "top"), _MACHINES),
     "fleet": (("--by", "--against"),),
+    "run": tuple(itertools.combinations(("--shard", "--cell", "--estimate", "--fresh"), 2)),
+    "query": (("--study", "--trace"), ("--csv", "--json")),
     "crash": (
         *(("--against", other) for other in ("--save-log", "--save-dm-log", "--html")),
         *(("--log", other) for other in ("--device", "--device2", "--layer")),
@@ -84,7 +87,9 @@ class Command(TyperCommand):
             if not option.multiple:
                 self._refuse_repeated(option, values[option.name])
         _, _, name = ctx.command_path.partition(" ")
-        refuse_ineffective(name, [one.opts[0] for one in options])
+        # The value of a flag in its second form is False.
+        forms = ((one.secondary_opts if values[one.name][-1] is False else one.opts) for one in options)
+        refuse_ineffective(name, [form[0] for form in forms])
 
     def _refuse_repeated(self, option: Any, values: list[Any]) -> None:
         """Refuse an option with two values, or a flag in both of its forms.
@@ -98,8 +103,8 @@ class Command(TyperCommand):
         message = f"{name} was given {len(values)} times, and {self.name} takes one value"
         hint = f"leave out all but one of: {', '.join(map(str, values))}"
         if option.is_flag:
-            message = f"{name} and {option.secondary_opts[0]} contradict each other"
-            hint = "leave out one of them"
+            message = f"{name} and {option.secondary_opts[0]} exclude each other"
+            hint = "give one of the two"
         elif (option.metavar or "").endswith(",..."):
             message, hint = f"{name} was given {len(values)} times", f"give one list: `{name} {listed}`"
         elif "--devices" in option.opts:
@@ -128,9 +133,9 @@ def refuse_ineffective(command: str, options: Collection[str]) -> None:
         further = [other for other in options if other not in (option, *allowed)]
         if option in options and further:
             raise _ineffective(further[0], f"has no effect with {option}", "leave out one of them")
-    for option, other in CONTRADICT.get(command, ()):
+    for option, other in EXCLUSIVE.get(command, ()):
         if option in options and other in options:
-            raise _ineffective(option, f"and {other} contradict each other", "leave out one of them")
+            raise _ineffective(option, f"and {other} exclude each other", "give one of the two")
 
 
 def _ineffective(option: str, problem: str, hint: str) -> ConfigError:

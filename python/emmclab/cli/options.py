@@ -209,8 +209,8 @@ class Reading:
             if value not in (None, []) and value != usual[name]
         }
 
-    def refuse(self, name: str) -> None:
-        """Reject options of reading for what is not a trace.
+    def refuse(self, name: str, hint: str = "leave it out") -> None:
+        """Reject options of reading where no trace is read; `name` is what is asked for instead.
 
         Raises:
             ConfigError: there are such options.
@@ -218,10 +218,10 @@ class Reading:
         for field in self.given():
             option = f"--{field.replace('_', '-')}"
             raise ConfigError(
-                f"{option} is for reading a trace, and no trace is read for `{name}`",
+                f"{option} is for reading a trace, and no trace is read for {name}",
                 kind="config",
                 field=option,
-                hint="leave it out",
+                hint=hint,
             )
 
     @property

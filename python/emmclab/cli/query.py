@@ -22,7 +22,7 @@ from emmclab.cli.outputs import in_a_folder
 from emmclab.cli.show import framed
 from emmclab.cli.studies import RESULTS, ResultsFolder, warn_of_changes
 from emmclab.cli.working import Working
-from emmclab.errors import ConfigError, InputError
+from emmclab.errors import InputError
 from emmclab.runtime.files import refuse_other_endings, write_pieces
 from emmclab.runtime.table_row import Row
 
@@ -92,20 +92,10 @@ def query(
     """Query results, or a trace, in SQL (DuckDB's); any notebook can read the same Parquet files."""
     from emmclab.studies.query import asked, asked_trace, without_fsyncs
 
-    if as_csv and as_json:
-        raise ConfigError(
-            "--csv and --json exclude each other", kind="config", field="--csv", hint="give one of the two"
-        )
     if output is not None:
         refuse_other_endings(output, _ENDINGS, "--output")
-    if trace is not None and study is not None:
-        message = "--study and --trace exclude each other"
-        raise ConfigError(message, kind="config", field="--trace", hint="give one of the two")
-    if trace is None and (given := sorted(reading.given())):
-        option = f"--{given[0].replace('_', '-')}"
-        message = f"{option} is for traces, but the query is on tables of studies"
-        hint = "name a trace with --trace, or select rows with `where`"
-        raise ConfigError(message, kind="config", field=option, hint=hint)
+    if trace is None:
+        reading.refuse("the tables of studies", "name a trace with --trace, or select rows with `where`")
     if trace is not None:
         source = reading.open(trace)
         if "fsyncs" in sql.casefold() and (note := without_fsyncs(source)):

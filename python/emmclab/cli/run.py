@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -112,7 +111,6 @@ def run(
     from emmclab.runtime.place import place_of
     from emmclab.studies import Study
 
-    _refuse_together({"--shard": shard, "--cell": cell, "--estimate": estimate, "--fresh": fresh})
     chosen = Study.named(study).with_reading(reading.given()).with_percentiles(percentiles)
     if scale is not None:
         chosen = chosen.with_scale(scale)
@@ -129,22 +127,6 @@ def run(
     else:
         found = finish_with_meter(chosen, place, executor(jobs, on), fresh=fresh, images_limit=limit)
         _report(found, place, study, elsewhere, again, as_json)
-
-
-def _refuse_together(given: Mapping[str, object]) -> None:
-    """Reject mutually exclusive options.
-
-    Raises:
-        ConfigError: there are several.
-    """
-    several = [name for name, value in given.items() if value]
-    if len(several) > 1:
-        raise ConfigError(
-            f"{several[0]} and {several[1]} exclude each other",
-            kind="config",
-            field=several[1],
-            hint="give one of the two",
-        )
 
 
 def _run_cell(study: Study, place: Place, begin: str, limit: int, as_json: bool) -> None:
