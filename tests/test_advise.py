@@ -187,6 +187,24 @@ def test_a_lifetime_is_measured_in_the_state_that_was_asked_for() -> None:
     assert "steady:1" in said(advised.life, advised.base)
 
 
+def test_the_plan_counts_the_devices_that_are_preconditioned_once_each(trace: emmclab.Trace) -> None:
+    device = emmclab.Device.preset("small-1gb").set({"geometry.block_groups.0.blocks": 64})
+    planned: list[tuple[int, float]] = []
+    found = advise(
+        device,
+        [trace],
+        precondition="random:50",
+        wrap_addresses=True,
+        planned=lambda devices, most: planned.append((devices, most)),
+    )
+    ((devices, most_bytes),) = planned
+    # The queue, the read cache and pauses change nothing that this preconditioning writes.
+    same = {"command queue", "read cache", "collection in pauses"}
+    assert {advice.option for advice in found.options} >= same
+    assert devices == len({advice.option for advice in found.options} - same)
+    assert 0.4 * devices < most_bytes / device.capacity_bytes < 0.6 * devices
+
+
 def test_a_device_without_collection_has_no_lifetime(trace: emmclab.Trace) -> None:
     advised = advise(Device.preset("ssdsim"), [trace], lifetime=True, wrap_addresses=True)
     assert advised.life is None

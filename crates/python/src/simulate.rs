@@ -72,6 +72,12 @@ impl PyDeviceConfig {
         })
     }
 
+    /// The settings that decide what the device holds after preconditioning, with pauses in it or without. Devices with the same
+    /// text share an image.
+    fn deciding_contents(&self, py: Python<'_>, pauses: bool) -> PyResult<String> {
+        run(py, || self.0.deciding_contents(pauses))
+    }
+
     /// The same device with exactly this capacity in bytes, and blocks in SLC mode that hold `slc_bytes`; with `preserves`,
     /// these do not reduce the capacity.
     #[pyo3(signature = (bytes, slc_bytes = None, preserves = None))]

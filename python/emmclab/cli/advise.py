@@ -39,8 +39,10 @@ from emmclab.devices.advise import advise as try_options
 from emmclab.devices.advise_journal import MODE_FIGURES
 from emmclab.devices.advise_lifetime import LIFETIME, Life, lifetime_text, said
 from emmclab.devices.advise_state import AUTO, USED
+from emmclab.devices.device import Device
 from emmclab.devices.result_fields import result_field
 from emmclab.devices.spread import check_random
+from emmclab.runtime.quantity import size
 from emmclab.runtime.signed import signed
 
 if TYPE_CHECKING:
@@ -48,6 +50,10 @@ if TYPE_CHECKING:
 
 #: Maximum number of combinations that are printed.
 _SHOWN = 10
+#: Bytes of preconditioning from which its amount is printed first: some tens of seconds.
+_MUCH_BYTES = 100 << 30
+#: Capacity to which a note proposes to scale a device.
+_SMALL_BYTES = 8 << 30
 
 
 def register(app: typer.Typer) -> None:
@@ -176,6 +182,7 @@ def advise(
             progress=lambda done, total: counter(done, total, 0),
             jobs=jobs,
             seeds=seeds,
+            planned=lambda devices, most: _say_plan(counter, configuration, devices, most, images),
             mode=mode,
             precondition="none" if new else prepared,
             flush_every=flush_every,
@@ -234,6 +241,20 @@ def advise(
         if together is not None:
             _show_together(stdout(), together)
     end([advised.base])
+
+
+def _say_plan(counter: Counter, device: Device, devices: int, most_bytes: float, images: Path | None) -> None:
+    """Print how much data preconditioning writes at most, and what would make it less, if it takes long."""
+    counter.expect(most_bytes)
+    if most_bytes < _MUCH_BYTES:
+        return
+    kept = "" if images else ", and --images DIR keeps them for later runs"
+    each = f"{devices} devices of {size(device.capacity_bytes)}" if devices > 1 else "a device"
+    smaller = size(most_bytes * _SMALL_BYTES / device.capacity_bytes)
+    say(
+        f"advise on {device.name}: {each} to precondition, at most {size(most_bytes)} to write; "
+        f"--capacity 8GB writes {smaller}{kept}"
+    )
 
 
 def run_deep(device: str, traces: list[Path], results: str, jobs: int, **options: Any) -> Deep:

@@ -28,6 +28,8 @@ class Working:
         """Set the name of the work; nothing is printed if it is empty."""
         self.what = what
         self._before = preconditioned_bytes()
+        #: Bytes that preconditioning writes at most; 0 if that is not known.
+        self.most = 0.0
         self._lines = ExitStack()
         self._started = self._spoke = time.monotonic()
         self._begun = False
@@ -48,6 +50,10 @@ class Working:
     ) -> None:
         self.stop()
 
+    def expect(self, most_bytes: float) -> None:
+        """Set how much preconditioning writes at most from now on."""
+        self.most = preconditioned_bytes() - self._before + most_bytes
+
     def stop(self) -> None:
         """Stop printing lines, because the work is done or has its own meter from now on."""
         self._lines.close()
@@ -67,7 +73,13 @@ class Working:
     def _done(self) -> str:
         """Return a text on the amount of data that preconditioning has written so far; "" if none."""
         written = preconditioned_bytes() - self._before
-        return f", {size(written)} written to precondition" if written else ""
+        if not written:
+            return ""
+        text = f", {size(written)} written to precondition"
+        if written >= self.most:
+            return text
+        left = (time.monotonic() - self._started) * (self.most - written) / written
+        return f"{text}, at most {length(left)} left"
 
 
 def length(seconds: float) -> str:
@@ -93,18 +105,13 @@ class Preparing(Working):
         """
         found = parse_precondition(precondition)
         kept = "" if images else "; --images DIR keeps the device for later runs"
-        self._most = 0.0 if isinstance(found, Path) else found.most_bytes(device.capacity_bytes)
+        most = 0.0 if isinstance(found, Path) else found.most_bytes(device.capacity_bytes)
         if isinstance(found, Path):
             super().__init__(f"precondition {device.name} (by {precondition}{kept})")
-        elif self._most:
-            most = size(self._most)
-            super().__init__(f"precondition {device.name} ({precondition}, writes at most {most}{kept})")
+        elif most:
+            super().__init__(
+                f"precondition {device.name} ({precondition}, writes at most {size(most)}{kept})"
+            )
         else:
             super().__init__("")
-
-    def _done(self) -> str:
-        written = preconditioned_bytes() - self._before
-        if not 0 < written < self._most:
-            return super()._done()
-        left = (time.monotonic() - self._started) * (self._most - written) / written
-        return f"{super()._done()}, at most {length(left)} left"
+        self.most = most

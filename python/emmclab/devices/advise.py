@@ -16,6 +16,7 @@ from emmclab.devices.advise_journal import JournalAdvice, advise_journal
 from emmclab.devices.advise_lifetime import GB, LIFETIME, Life, life_under
 from emmclab.devices.advise_state import State, collects, settle, state_of_life
 from emmclab.devices.device import Device
+from emmclab.devices.preconditioning import parse_precondition
 from emmclab.devices.result import Result
 from emmclab.devices.result_fields import result_field
 from emmclab.devices.result_text import durability_unknown, ended_early, much_wrapped, offered, trusted
@@ -250,9 +251,13 @@ def advise(
     progress: Callable[[int, int], None] | None = None,
     jobs: int = 0,
     seeds: int = 1,
+    planned: Callable[[int, float], None] | None = None,
     **replay: Any,
 ) -> Advised:
     """Simulate every option on traces; `replay` contains options of `Device.simulate`.
+
+    `planned` is called before the options run, with the number of devices that are preconditioned for them
+    and the maximum number of bytes that this writes; options that do not change the contents share a device.
 
     With several `seeds`, each figure is the mean of this many runs, with consecutive seeds from that of
     `replay`. An option is called the best only if its difference from the others is significant over the
@@ -304,9 +309,17 @@ def advise(
             except ConfigError as error:
                 refused[option.name] = _already_there(option, device) or str(error)
                 wanted.remove(option)
+        every = [given.get("seed", 1) + more for more in range(seeds)]
+        aged = () if aged_life is None else every if by == "lifetime" else every[:1]
+        if planned is not None:
+            states = {(state.precondition, seed) for seed in every}
+            states |= {(aged_life, seed) for seed in aged if aged_life is not None}
+            pairs = ((one, text, seed) for one in (device, *changed) for text, seed in states)
+            images = {image for pair in pairs if (image := _image(*pair)) is not None}
+            images -= {_image(device, state.precondition, every[0])}
+            planned(len(images), sum(image.most_bytes for image in images))
         # Many options share a preconditioned device; each device is made once, before the runs.
         made = [pool.submit(_prepare, one, given) for one in changed]
-        every = [given.get("seed", 1) + more for more in range(seeds)]
 
         def life_of(changed: Device, layers: Sequence[str], seed: int) -> Life | None:
             if aged_life is None or not collects(changed):
@@ -318,7 +331,6 @@ def advise(
             """Run a device with each seed; measure its lifetime with one, or with all if ranked by it."""
             found = {every[0]: first or changed.simulate(*traces, **given)}
             found |= {seed: changed.simulate(*traces, **given | {"seed": seed}) for seed in every[1:]}
-            aged = () if not lifetime else every if by == "lifetime" else every[:1]
             return Runs(found, {seed: life_of(changed, (), seed) for seed in aged})
 
         def life_gb(layers: Sequence[str]) -> float | None:
@@ -352,6 +364,22 @@ def _shared(replay: RunOptions) -> Iterator[None]:
     with tempfile.TemporaryDirectory(prefix="emmclab-advise-") as folder:
         replay["images"], replay["images_limit"] = folder, _IMAGES_BYTES
         yield
+
+
+class _Image(NamedTuple):
+    """A preconditioned device that runs share: what decides its contents, and the maximum of its writes."""
+
+    contents: str
+    most_bytes: float
+
+
+def _image(device: Device, precondition: str, seed: int) -> _Image | None:
+    """Return the device with which a run begins; None for a new one, or one aged by a trace."""
+    found = parse_precondition(precondition)
+    if isinstance(found, Path) or not (most := found.most_bytes(device.capacity_bytes)):
+        return None
+    contents = device.core.deciding_contents(found.text.startswith("used:"))
+    return _Image(f"{contents}\n{found.text} seed {seed if found.is_random else ''}", most)
 
 
 def _prepare(device: Device, replay: RunOptions) -> None:
