@@ -106,6 +106,7 @@ VALUES = {
     "--device2": "nexus5",
     "--events": "events.parquet",
     "--figures": "figures",
+    "--flush-every": "2",
     "--html": "page.html",
     "--layer": "advil",
     "--layers": "none,advil",
@@ -148,6 +149,7 @@ def test_each_option_alone_changes_the_result_or_is_refused(
     plain, unchanged = outcome(), []
     for name, option in options_of(COMMANDS[command]).items():
         if NEUTRAL.isdisjoint(option.opts) and name not in ("--json", "--help", "-h"):
+            assert option.is_flag or name in VALUES, f"{name} needs a value in VALUES, or stands in NEUTRAL"
             found = outcome(name) if option.is_flag else outcome(name, VALUES[name])
             unchanged += [name] if found == plain else []
     assert unchanged == []
