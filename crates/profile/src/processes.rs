@@ -6,7 +6,7 @@ use emmclab_trace::{NameId, Names, Op, Request};
 use crate::bins::pct;
 use crate::elapsed;
 use crate::names::NameMap;
-use crate::report::{DeviceRow, ProcessRow, ShareRow};
+use crate::report::{DeviceRow, ProcessRow, SharePercentile, ShareRow};
 
 /// Maximum number of rows in the table; the other names are combined into one row.
 const ROWS: usize = 64;
@@ -114,18 +114,18 @@ impl Shares {
         self.other_times.merge(&other.other_times);
     }
 
-    /// The rows of a table of processes.
-    pub fn processes(&self) -> Vec<ProcessRow> {
-        self.rows().into_iter().map(|(process, share)| ProcessRow { process, share }).collect()
+    /// The rows of a table of processes, with these percentiles of response times.
+    pub fn processes(&self, percentiles: &[f64]) -> Vec<ProcessRow> {
+        self.rows(percentiles).into_iter().map(|(process, share)| ProcessRow { process, share }).collect()
     }
 
     /// The rows of a table of devices.
     pub fn devices(&self) -> Vec<DeviceRow> {
-        self.rows().into_iter().map(|(device, share)| DeviceRow { device, share }).collect()
+        self.rows(&[]).into_iter().map(|(device, share)| DeviceRow { device, share }).collect()
     }
 
     /// Rows by name, with the most requests first; empty if no request has a name.
-    fn rows(&self) -> Vec<(String, ShareRow)> {
+    fn rows(&self, percentiles: &[f64]) -> Vec<(String, ShareRow)> {
         if self.counts.len() <= 1 {
             return Vec::new();
         }
@@ -144,7 +144,7 @@ impl Shares {
         let times = |index: &usize| self.times.get(*index).map(Histogram::times).unwrap_or_default();
         let mut rows: Vec<_> = used
             .iter()
-            .map(|index| (name(*index).to_owned(), self.counts[*index].row(&all, &times(index))))
+            .map(|index| (name(*index).to_owned(), self.counts[*index].row(&all, &times(index), percentiles)))
             .collect();
         if !rest.is_empty() {
             let (mut share, mut others) = (Share::default(), self.other_times.times());
@@ -152,7 +152,7 @@ impl Shares {
                 share.add(&self.counts[*index]);
                 others.add(&times(index));
             }
-            rows.push(("(others)".to_owned(), share.row(&all, &others)));
+            rows.push(("(others)".to_owned(), share.row(&all, &others, percentiles)));
         }
         rows
     }
@@ -176,7 +176,11 @@ impl Share {
         self.pids.add(other.pids);
     }
 
-    fn row(&self, all: &Self, times: &Times) -> ShareRow {
+    fn row(&self, all: &Self, times: &Times, percentiles: &[f64]) -> ShareRow {
+        let percentile = |percentile: &f64| SharePercentile {
+            percentile: *percentile,
+            response_ms: times.percentile_ms(*percentile),
+        };
         ShareRow {
             reads: self.reads,
             writes: self.writes,
@@ -195,6 +199,7 @@ impl Share {
             response_p90_ms: times.percentile_ms(90.0),
             response_p99_ms: times.percentile_ms(99.0),
             response_max_ms: times.max_ms(),
+            percentiles: percentiles.iter().map(percentile).collect(),
         }
     }
 }

@@ -351,7 +351,7 @@ impl Profile {
             wake_up: waits.wake_up.rows(),
             reissue_by_idle: self.reissues.rows(),
             sync_stalls: stall_rows(header, ledger, origin),
-            process_share: self.processes.processes(),
+            process_share: self.processes.processes(&self.options.percentiles),
             device_share: self.by_device.devices(),
             flags: self.flags.rows(tables.duration_s, header.recorded),
         }

@@ -317,10 +317,12 @@ def _processes(console: Console, profile: Profile) -> None:
     table = framed("By process")
     for heading in ("Process", "Pid", "Reads", "Writes", "Read\nKB", "Written\nKB", "Data\n%"):
         table.add_column(heading, justify="left" if heading == "Process" else "right")
-    for heading in ("mean", "p50", "p99"):
+    chosen = [one["percentile"] for one in rows[0].get("percentiles", ())]
+    for heading in ("mean", *([percentile_label(percent) for percent in chosen] or ("p50", "p99"))):
         table.add_column(f"{heading}\nms", justify="right")
     for row in rows[:_PROCESSES]:
-        times = (row[f"response_{point}_ms"] for point in ("mean", "p50", "p99"))
+        own = [one["response_ms"] for one in row.get("percentiles", ())]
+        times = (row["response_mean_ms"], *(own or (row["response_p50_ms"], row["response_p99_ms"])))
         table.add_row(
             Text(row["process"]),
             "–" if row["pid"] is None else str(row["pid"]),

@@ -309,7 +309,8 @@ class Trace:
         Args:
             progress: called after each batch.
             percentiles: additional ones of response and service times, within 0.1 %: rows
-                `percentiles` of each row of `by_operation`.
+                `percentiles` of each row of `by_operation`; those of `process_share` are of response times,
+                at most 1/32 too high.
             bin: width of the bins of figures over time, as `"1s"` or in seconds; automatic if None (at most
                 256 bins). Doubled if there would be more than 16,384.
             cache_policies: policies whose misses are simulated, `"all"` for every one: rows of the figure

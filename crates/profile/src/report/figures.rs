@@ -349,8 +349,17 @@ pub struct ProcessRow {
     pub share: ShareRow,
 }
 
-/// The requests of one process or device.
+/// A requested percentile of response times.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct SharePercentile {
+    /// The percentile, in percent.
+    pub percentile: f64,
+    /// Response time, ms.
+    pub response_ms: Option<f64>,
+}
+
+/// The requests of one process or device.
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ShareRow {
     /// Reads.
     pub reads: u64,
@@ -380,6 +389,9 @@ pub struct ShareRow {
     pub response_p99_ms: Option<f64>,
     /// Longest response time, ms.
     pub response_max_ms: Option<f64>,
+    /// Requested percentiles.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub percentiles: Vec<SharePercentile>,
 }
 
 /// The requests to one device. If there are more than 64 devices, the others are combined into one row.

@@ -17,7 +17,7 @@ pub use clock::{ClockJumpRow, KeyFigures};
 pub use figures::{
     AddressTimeRow, AlignmentRow, DepthRow, DepthTimeRow, DeviceRow, Figures, FlagRow, HotPagesRow,
     IdleGapRow, InterArrivalRow, IoTimeRow, LatencyRow, ProcessRow, ReissueRow, ResponseBySizeRow, ReuseRow,
-    RunRow, ShareRow, SizeRow, StallRow, ThroughputRow, UpdateRow, WakeRow, WorkingSetRow,
+    RunRow, SharePercentile, ShareRow, SizeRow, StallRow, ThroughputRow, UpdateRow, WakeRow, WorkingSetRow,
 };
 pub use finding::{Finding, FindingKind, Shown};
 pub use journal::{
