@@ -244,5 +244,5 @@ def test_without_a_query_the_tables_are_listed_with_their_columns(trace: Path, t
     events = tmp_path / "events.parquet"
     assert emmclab("simulate", trace, "--device", "nexus5", "--events", events).returncode == 0
     found = {row["table"]: row["columns"] for row in emmclab_json("query", "--trace", events)}
-    assert sorted(found) == ["events", "fsyncs", "trace"]
+    assert sorted(found) == ["commits", "events", "fsyncs", "trace"]
     assert "wait_gc_ns" in found["events"] and "sectors" in found["trace"]

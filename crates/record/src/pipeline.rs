@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use emmclab_trace::formats::{Letters, read_rwbs};
 use emmclab_trace::{
-    Activity, BATCH_ROWS, Batch, BatchBuilder, DecodedEvent, Event, Flags, GrowingNames, Ledger, Matcher,
-    Merge, NameId, Names, Nanos, Request, unfilled,
+    Activity, BATCH_ROWS, Batch, BatchBuilder, DecodedEvent, Event, Flags, Gap, GrowingNames, Ledger,
+    Matcher, Merge, NameId, Names, Nanos, Request, unfilled,
 };
 
 use crate::block_event::BlockEvent;
@@ -82,15 +82,24 @@ impl Pipeline {
         let (counts, latest) = self.cpus.entry(cpu).or_default();
         counts.cpu = cpu;
         let merge = &mut self.merge;
+        let (before, mut first) = (*latest, None);
         let decoded = self.kernel.decode(page, |time, event| {
+            first.get_or_insert(time);
             *latest = time;
             merge.push(time, event);
         });
         let Ok(summary) = decoded else {
             counts.damaged += 1;
             self.ledger.lost += 1;
+            self.matcher.lose(gap(before, None, 1));
             return;
         };
+        if summary.lost > 0 {
+            self.matcher.lose(gap(before, first, summary.lost));
+        }
+        if summary.damaged {
+            self.matcher.lose(gap(*latest, None, 1));
+        }
         counts.events += summary.events;
         counts.lost += summary.lost;
         counts.damaged += u64::from(summary.damaged);
@@ -225,9 +234,13 @@ impl Pipeline {
 
     /// Adds the kernel's count of lost events of a CPU. The count includes those that its pages reported.
     pub(crate) fn count_lost(&mut self, cpu: usize, lost: u64) {
-        let (counts, _) = self.cpus.entry(cpu).or_default();
+        let (counts, latest) = self.cpus.entry(cpu).or_default();
         counts.cpu = cpu;
-        self.ledger.lost += lost.saturating_sub(counts.lost);
+        let more = lost.saturating_sub(counts.lost);
+        if more > 0 {
+            self.matcher.lose(gap(*latest, None, more));
+        }
+        self.ledger.lost += more;
         counts.lost = counts.lost.max(lost);
     }
 
@@ -256,6 +269,12 @@ impl Pipeline {
         (self.builder.len() >= at_least.max(1))
             .then(|| self.builder.finish(self.processes.shared(), self.watched.shared_names()))
     }
+}
+
+/// A gap between two times of a CPU; without the second it may last until the end.
+fn gap(from: u64, to: Option<u64>, events: u64) -> Gap {
+    let time = |time: u64| Nanos(i64::try_from(time).unwrap_or(i64::MAX));
+    Gap { from: time(from), to: to.map_or(Nanos(i64::MAX), time), events }
 }
 
 #[cfg(test)]

@@ -55,7 +55,8 @@ pub use emmclab_base::{
 };
 pub use events::{
     Activity, CommandCounts, CommandEvent, CommandKind, CommandStep, DecodedEvent, Erase, FsEvent, FsStep,
-    HostActivity, JournalCounts, KernelEvent, Matcher, Slot, SyncCounts, SyncStall, Target, Values,
+    Gap, HostActivity, JournalCounts, KernelEvent, Matcher, Slot, SyncCounts, SyncWait, Target,
+    UnfinishedWait, Values, Writers,
 };
 pub use formats::{ReadOptions, Sender, Slice, check_parquet, parquet_error, picture_file, row_groups};
 pub use header::{Header, Recognised};

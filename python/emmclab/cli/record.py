@@ -22,6 +22,7 @@ from emmclab.cli.machine import Duration, Machine, parse_duration
 from emmclab.cli.options import AsJson, with_groups
 from emmclab.cli.outputs import in_a_folder, note_picture
 from emmclab.errors import ConfigError
+from emmclab.traces.activity import longest_waits
 from emmclab.traces.ledger import ledger_line
 from emmclab.traces.recorded_registers import recorded_devices
 
@@ -39,7 +40,7 @@ class _Ended(NamedTuple):
     remarks: list[str]
 
 
-#: Kinds of recorded activity besides requests.
+#: Kinds of recorded activity besides requests, in the order of JSON.
 _ACTIVITY = ("hosts", "syncs", "stalls", "journals")
 
 
@@ -106,7 +107,8 @@ def record(
                 "header": header,
                 "ledger": ended.ledger,
                 "activity": {
-                    part: activity.get(part, []) for part in ("hosts", "syncs", "stalls", "journals")
+                    **{part: activity.get(part, []) for part in _ACTIVITY},
+                    "stalls": longest_waits(activity),
                 },
                 "registers": [device.to_dict() for device in devices],
                 "ended_early": ended.early,

@@ -20,6 +20,8 @@ from emmclab.runtime.files import folder_aside, written
 from emmclab.runtime.parquet import quoted
 from emmclab.runtime.seal import is_whole
 from emmclab.studies.kinds import TABLES
+from emmclab.traces.activity import waits_of
+from emmclab.traces.activity_types import Activity
 from emmclab.traces.trace import Trace
 
 Given = TypeVar("Given")
@@ -41,11 +43,18 @@ _FLAG_MACROS = (
 )
 #: Columns that only rows of a simulated run have.
 _OF_A_RUN = {"wait_gc_ns"}
-#: The table of waits for durability, from the activity of a trace.
-_FSYNCS = (
-    "create table fsyncs (process varchar, file_system varchar, start_ns bigint, time_ns bigint)",
-    "insert into fsyncs values ($process, $file_system, $start_ns, $time_ns)",
+#: The tables of the activity of a trace: waits for durability, and commits of journals.
+_ACTIVITY = """
+create table fsyncs
+    (process varchar, pid integer, file_system varchar, device varchar, start_ns bigint, time_ns bigint);
+create table commits (device varchar, start_ns bigint, time_ns bigint);
+"""
+_FSYNC = (
+    "insert into fsyncs select $process, $pid, $file_system, $device, "
+    "unnest($start_ns::bigint[]), unnest($time_ns::bigint[])"
 )
+_COMMIT = "insert into commits select $device, unnest($start_ns::bigint[]), unnest($time_ns::bigint[])"
+_IN_ORDER = "create or replace table fsyncs as select * from fsyncs order by start_ns, time_ns, process"
 #: Number of rows that are fetched from the database at once.
 _FETCHED = 1_000
 
@@ -112,8 +121,9 @@ def _require_whole(table: Path) -> None:
 def asked_trace(trace: Trace, sql: str) -> Iterator[Answer]:
     """Run a query on a trace, whose requests are the table `trace`, with the columns of `Trace.to_arrow`.
 
-    The table `fsyncs` contains the longest waits of processes for durability (at most 256), in order of their
-    starts: process, file_system, start_ns on the clock of the requests, and time_ns. The rows of a simulated
+    The table `fsyncs` contains the waits of processes for durability (at most the 65,536 longest), in order
+    of their starts: process, pid, file_system, device (mounted), start_ns on the clock of the requests, and
+    time_ns. The table `commits` contains those of journals of ext4. The rows of a simulated
     run (`events` of `Device.simulate`) are also the table `events`, with what each request waited for.
     `flag_names(flags)` returns the names of the flags of a request as text; `has_flag(flags, 'fua')` returns
     whether a flag is set.
@@ -127,7 +137,7 @@ def asked_trace(trace: Trace, sql: str) -> Iterator[Answer]:
         trace.write(copy)
         written.pop()  # A temporary file is not an output of a command.
         database.execute(f"create view trace as select * from '{quoted(copy)}'")  # noqa: S608
-        tables, paths = ["trace", "fsyncs"], [str(copy)]
+        tables, paths = ["trace", "fsyncs", "commits"], [str(copy)]
         if trace.path is not None and (_OF_A_RUN & _columns(database, trace)):
             # The columns of a run are not read above.
             _core.check_parquet(trace.path)
@@ -136,10 +146,15 @@ def asked_trace(trace: Trace, sql: str) -> Iterator[Answer]:
             paths.append(trace.path)
         for macro in _FLAG_MACROS:
             database.execute(f"create macro {macro}")
-        table, insert = _FSYNCS
-        database.execute(table)
-        if stalls := json.loads(trace.header["activity"] or "{}").get("stalls"):
-            database.executemany(insert, stalls)
+        database.execute(_ACTIVITY)
+        activity: Activity = json.loads(trace.header["activity"] or "{}")
+        for task in waits_of(activity):
+            database.execute(_FSYNC, task)
+        database.execute(_IN_ORDER)
+        for journal in activity.get("journals", ()):
+            starts, times = journal.get("commit_start_ns", []), journal.get("commit_time_ns", [])
+            commits = {"device": journal["device"], "start_ns": starts, "time_ns": times}
+            database.execute(_COMMIT, commits)
         database.execute(f"set allowed_paths = {paths!r}")
         yield _answer(database, sql, tables)
 
@@ -151,9 +166,9 @@ def without_fsyncs(trace: Trace) -> str:
     >>> without_fsyncs(emmclab.read(emmclab.bundled()[0])).partition(":")[0]
     'the table `fsyncs` is empty'
     """
-    activity = json.loads(trace.header["activity"] or "{}")
+    activity: Activity = json.loads(trace.header["activity"] or "{}")
     calls = sum(one["calls"] for one in activity.get("syncs") or ())
-    if activity.get("stalls") or not calls:
+    if waits_of(activity) or not calls:
         return ""
     return (
         f"the table `fsyncs` is empty: this recording has only the totals of its {calls:,} calls "
@@ -216,7 +231,11 @@ def _refusal(error: duckdb.Error, tables: list[str]) -> ConfigError:
     first, _, rest = str(error).partition("\n")
     place = re.search(r"^LINE \d+: .*\n *\^", rest, re.MULTILINE)
     near = re.search(r"(?:Candidate bindings: |Did you mean )(.+)", rest)
-    described = ["runs"] if "runs" in tables else [name for name in tables if name != "fsyncs"] or tables[:1]
+    described = (
+        ["runs"]
+        if "runs" in tables
+        else [name for name in tables if name not in ("fsyncs", "commits")] or tables[:1]
+    )
     columns = f"{' or '.join(f'`describe {name}`' for name in described)} lists columns"
     hint = f"choose one of: {', '.join(tables)}; {columns}"
     if near:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Literal
 
+from emmclab.errors import UnsupportedError
 from emmclab.runtime.text_table import TextTable
-from emmclab.traces.activity_types import Activity
+from emmclab.traces.activity_types import Activity, SyncStall, TaskWaits
 
 _COMMAND_COUNTS: tuple[Literal["packed", "reliable", "retries", "errors"], ...] = (
     "packed",
@@ -13,6 +14,76 @@ _COMMAND_COUNTS: tuple[Literal["packed", "reliable", "retries", "errors"], ...] 
     "retries",
     "errors",
 )
+
+
+#: Maximum number of waits of `longest_waits`.
+_LONGEST = 256
+
+
+def waits_of(activity: Activity) -> list[TaskWaits]:
+    """Return the waits by task; those of recordings of earlier versions have neither task nor device.
+
+    >>> stall = {"process": "dd", "file_system": "ext4", "start_ns": 5, "time_ns": 7}
+    >>> waits_of({"stalls": [stall]})[0]["start_ns"]
+    [5]
+    """
+    earlier: list[TaskWaits] = [
+        {
+            "process": stall["process"],
+            "pid": None,
+            "file_system": stall["file_system"],
+            "device": "",
+            "start_ns": [stall["start_ns"]],
+            "time_ns": [stall["time_ns"]],
+        }
+        for stall in activity.get("stalls", ())
+    ]
+    return [*activity.get("waits", ()), *earlier]
+
+
+def longest_waits(activity: Activity) -> list[SyncStall]:
+    """Return the longest waits for durability, at most 256, in order of their starts.
+
+    >>> task = {"process": "dd", "pid": 7, "file_system": "ext4", "device": "sda1"}
+    >>> longest_waits({"waits": [{**task, "start_ns": [5, 9], "time_ns": [3, 4]}]})[1]["start_ns"]
+    9
+    """
+    rows: list[SyncStall] = [
+        {
+            "process": task["process"],
+            "file_system": task["file_system"],
+            "start_ns": start,
+            "time_ns": time,
+        }
+        for task in waits_of(activity)
+        for start, time in zip(task["start_ns"], task["time_ns"], strict=True)
+    ]
+    rows.sort(key=lambda row: (-row["time_ns"], row["start_ns"]))
+    return sorted(rows[:_LONGEST], key=lambda row: (row["start_ns"], row["time_ns"], row["process"]))
+
+
+def require_waits(name: str, activity: Activity) -> None:
+    """Reject a trace whose waits for durability cannot be divided.
+
+    Raises:
+        UnsupportedError: it has no waits, or does not state which task waited.
+    """
+    waits = waits_of(activity)
+    if any(task["pid"] is not None for task in waits) or activity.get("unfinished"):
+        return
+    if waits or activity.get("syncs"):
+        problem = (
+            "an earlier version recorded its waits for durability (fsync), without the tasks that waited"
+        )
+        hint = "record it again with this version"
+    else:
+        problem = "it has no waits for durability (fsync)"
+        hint = (
+            "record a machine while programs call fsync on ext4 or f2fs, as root: `emmclab record -o "
+            "phone.parquet --adb --duration 60s`; other recorders need the events ext4_sync_file_enter and "
+            "_exit or those of f2fs"
+        )
+    raise UnsupportedError(f"{name}: {problem}", kind="unsupported", field="--fsync", hint=hint)
 
 
 def activity_tables(activity: Activity) -> list[TextTable]:

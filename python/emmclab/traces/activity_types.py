@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypedDict
+from typing import NotRequired, TypedDict
 
 
 class CommandCounts(TypedDict):
@@ -39,8 +39,19 @@ class SyncCounts(TypedDict):
     longest_ns: int
 
 
+class TaskWaits(TypedDict):
+    """The waits of a task for the durability of a file system: start and length of each."""
+
+    process: str
+    pid: int | None
+    file_system: str
+    device: str
+    start_ns: list[int]
+    time_ns: list[int]
+
+
 class SyncStall(TypedDict):
-    """A long wait for durability."""
+    """A long wait for durability; recordings of earlier versions have only these."""
 
     process: str
     file_system: str
@@ -48,13 +59,41 @@ class SyncStall(TypedDict):
     time_ns: int
 
 
+class UnfinishedWait(TypedDict):
+    """A wait for durability that had not ended when the recording ended."""
+
+    process: str
+    pid: int
+    file_system: str
+    device: str
+    start_ns: int
+
+
+class Writers(TypedDict):
+    """The threads of the kernel that write for a file system on behalf of processes that wait."""
+
+    file_system: str
+    device: str
+    pids: list[int]
+
+
+class Gap(TypedDict):
+    """A stretch of time in which the recorder lost events."""
+
+    from_ns: int
+    to_ns: int
+    events: int
+
+
 class JournalCounts(TypedDict):
-    """Commits of the journal of a device, with numbers of handles and blocks."""
+    """Commits of the journal of a device, with numbers of handles and blocks, and the times of commits."""
 
     device: str
     commits: int
     handles: int
     blocks: int
+    commit_start_ns: NotRequired[list[int]]
+    commit_time_ns: NotRequired[list[int]]
 
 
 class Activity(TypedDict, total=False):
@@ -62,5 +101,9 @@ class Activity(TypedDict, total=False):
 
     hosts: list[HostActivity]
     syncs: list[SyncCounts]
+    waits: list[TaskWaits]
     stalls: list[SyncStall]
+    unfinished: list[UnfinishedWait]
+    writers: list[Writers]
     journals: list[JournalCounts]
+    gaps: list[Gap]

@@ -147,6 +147,6 @@ fn durations(activity: &mut Activity) -> Vec<&mut Nanos> {
         out.extend(host.commands.iter_mut().flat_map(|row| [&mut row.time, &mut row.longest]));
     }
     out.extend(activity.syncs.iter_mut().flat_map(|row| [&mut row.time, &mut row.longest]));
-    out.extend(activity.stalls.iter_mut().flat_map(|row| [&mut row.start, &mut row.time]));
+    out.extend(activity.waits.iter_mut().flat_map(|row| [&mut row.start, &mut row.time]));
     out
 }

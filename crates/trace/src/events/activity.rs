@@ -1,6 +1,8 @@
 //! The activity that a recording counts beside the requests: commands of the device, waits of processes for files to be
 //! durable, and commits of journals. Stored as JSON in the header of the trace.
 
+use std::collections::BTreeMap;
+
 use emmclab_base::{Bytes, Nanos};
 use serde::{Deserialize, Serialize};
 
@@ -74,19 +76,62 @@ impl SyncCounts {
     }
 }
 
-/// One wait of a process for a file to be durable.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SyncStall {
+/// One wait of a task for a file to be durable.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct SyncWait {
+    /// Start of the call, on the clock of the requests.
+    pub start: Nanos,
+    /// Its duration.
+    pub time: Nanos,
     /// Name of the process; `pid N` if no event contained the name.
     pub process: String,
+    /// Id of the task; `None` in recordings of earlier versions, which did not store it.
+    pub pid: Option<i32>,
     /// The kind of file system.
     pub file_system: String,
+    /// The device that is mounted; empty in recordings of earlier versions.
+    pub device: String,
+}
+
+/// A wait that had not ended when the recording ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UnfinishedWait {
+    /// Name of the process; `pid N` if no event contained the name.
+    pub process: String,
+    /// Id of the task.
+    pub pid: i32,
+    /// The kind of file system.
+    pub file_system: String,
+    /// The device that is mounted.
+    pub device: String,
     /// Start of the call, on the clock of the requests.
     #[serde(rename = "start_ns")]
     pub start: Nanos,
-    /// Its duration.
-    #[serde(rename = "time_ns")]
-    pub time: Nanos,
+}
+
+/// The threads of the kernel that write for a file system on behalf of processes that wait for it: the thread of a journal of
+/// ext4, those of checkpoints and flushes of f2fs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Writers {
+    /// The kind of file system.
+    pub file_system: String,
+    /// The device that is mounted.
+    pub device: String,
+    /// Ids of the threads.
+    pub pids: Vec<i32>,
+}
+
+/// A stretch of time in which the recorder lost events.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Gap {
+    /// The last event before it, on the clock of the requests.
+    #[serde(rename = "from_ns")]
+    pub from: Nanos,
+    /// The first event after it.
+    #[serde(rename = "to_ns")]
+    pub to: Nanos,
+    /// Number of lost events.
+    pub events: u64,
 }
 
 /// The writes of a journal of ext4 (JBD2).
@@ -100,26 +145,123 @@ pub struct JournalCounts {
     pub handles: u64,
     /// Number of blocks written to the journal.
     pub blocks: u64,
+    /// Starts of commits whose start and end were recorded, on the clock of the requests, in their order; of all journals at
+    /// most 65,536, which are the longest.
+    #[serde(rename = "commit_start_ns", default, skip_serializing_if = "Vec::is_empty")]
+    pub commit_starts: Vec<Nanos>,
+    /// The duration of each of these commits.
+    #[serde(rename = "commit_time_ns", default, skip_serializing_if = "Vec::is_empty")]
+    pub commit_times: Vec<Nanos>,
 }
 
 /// The activity that a recording counted beside the requests.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
+#[serde(from = "Stored", into = "Stored")]
 pub struct Activity {
     /// Host controllers, in order of their names.
     pub hosts: Vec<HostActivity>,
     /// Waits for durability by process and file system, the most calls first.
     pub syncs: Vec<SyncCounts>,
-    /// The longest waits for durability, at most 256, in order of their starts.
-    pub stalls: Vec<SyncStall>,
+    /// Each of these waits, in order of their starts; at most 65,536, which are the longest.
+    pub waits: Vec<SyncWait>,
+    /// Waits without a recorded end, in order of their starts.
+    pub unfinished: Vec<UnfinishedWait>,
+    /// The threads that write for the file systems of the waits.
+    pub writers: Vec<Writers>,
     /// Journals, in order of their devices' names.
     pub journals: Vec<JournalCounts>,
+    /// When events were lost, if the recorder knows this; at most 4,096 gaps, of which the last may contain others.
+    pub gaps: Vec<Gap>,
+}
+
+/// An activity as it is stored: the waits of a task together, because there may be many.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+struct Stored {
+    hosts: Vec<HostActivity>,
+    syncs: Vec<SyncCounts>,
+    waits: Vec<TaskWaits>,
+    /// The 256 longest waits in recordings of earlier versions, which have no `waits`.
+    #[serde(skip_serializing)]
+    stalls: Vec<SyncStall>,
+    unfinished: Vec<UnfinishedWait>,
+    writers: Vec<Writers>,
+    journals: Vec<JournalCounts>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    gaps: Vec<Gap>,
+}
+
+/// The waits of one task on one file system.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct TaskWaits {
+    process: String,
+    pid: Option<i32>,
+    file_system: String,
+    device: String,
+    start_ns: Vec<Nanos>,
+    time_ns: Vec<Nanos>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+struct SyncStall {
+    process: String,
+    file_system: String,
+    start_ns: Nanos,
+    time_ns: Nanos,
+}
+
+impl From<Activity> for Stored {
+    fn from(activity: Activity) -> Self {
+        let Activity { hosts, syncs, waits, unfinished, writers, journals, gaps } = activity;
+        let mut by_task: BTreeMap<_, (Vec<Nanos>, Vec<Nanos>)> = BTreeMap::new();
+        for wait in waits {
+            let of_task = by_task.entry((wait.process, wait.pid, wait.file_system, wait.device)).or_default();
+            of_task.0.push(wait.start);
+            of_task.1.push(wait.time);
+        }
+        let rows = by_task.into_iter().map(|((process, pid, file_system, device), (start_ns, time_ns))| {
+            TaskWaits { process, pid, file_system, device, start_ns, time_ns }
+        });
+        Self { hosts, syncs, waits: rows.collect(), stalls: Vec::new(), unfinished, writers, journals, gaps }
+    }
+}
+
+impl From<Stored> for Activity {
+    fn from(stored: Stored) -> Self {
+        let Stored { hosts, syncs, waits, stalls, unfinished, writers, journals, gaps } = stored;
+        let of_task = |task: TaskWaits| {
+            let TaskWaits { process, pid, file_system, device, start_ns, time_ns } = task;
+            start_ns.into_iter().zip(time_ns).map(move |(start, time)| SyncWait {
+                start,
+                time,
+                process: process.clone(),
+                pid,
+                file_system: file_system.clone(),
+                device: device.clone(),
+            })
+        };
+        let earlier = stalls.into_iter().map(|stall| SyncWait {
+            start: stall.start_ns,
+            time: stall.time_ns,
+            process: stall.process,
+            pid: None,
+            file_system: stall.file_system,
+            device: String::new(),
+        });
+        let mut waits: Vec<_> = waits.into_iter().flat_map(of_task).chain(earlier).collect();
+        waits.sort();
+        Self { hosts, syncs, waits, unfinished, writers, journals, gaps }
+    }
 }
 
 impl Activity {
     /// True if nothing was counted.
     pub fn is_empty(&self) -> bool {
-        self.hosts.is_empty() && self.syncs.is_empty() && self.journals.is_empty()
+        self.hosts.is_empty()
+            && self.syncs.is_empty()
+            && self.waits.is_empty()
+            && self.unfinished.is_empty()
+            && self.journals.is_empty()
     }
 
     /// The JSON for [`crate::Header::activity`]; `None` if nothing was counted.

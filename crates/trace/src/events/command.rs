@@ -228,7 +228,11 @@ impl CommandEvent {
                 let step = CommandStep::Done { failed, again };
                 Self { host: scsi::host(values), id: scsi::id(values), step }
             }
-            KernelEvent::SyncBegin(_) | KernelEvent::SyncEnd(_) | KernelEvent::Commit => return None,
+            KernelEvent::SyncBegin(_)
+            | KernelEvent::SyncEnd(_)
+            | KernelEvent::CommitBegin
+            | KernelEvent::CommitEnd
+            | KernelEvent::Commit => return None,
         })
     }
 }

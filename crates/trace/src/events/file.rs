@@ -4,6 +4,9 @@
 use super::kernel_event::KernelEvent;
 use super::values::{Slot, Values};
 
+/// The journal of ext4.
+const JBD2: &str = "jbd2";
+
 /// The kind of event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FsStep {
@@ -14,7 +17,11 @@ pub enum FsStep {
         /// Whether it returned an error.
         failed: bool,
     },
-    /// A transaction of the journal was committed.
+    /// The thread of a journal begins to commit a transaction.
+    CommitBegin,
+    /// It has committed the transaction.
+    CommitEnd,
+    /// The counts of a transaction that is committed.
     Commit {
         /// Number of metadata changes (handles) in the transaction.
         handles: u64,
@@ -44,9 +51,11 @@ impl FsEvent {
             KernelEvent::SyncEnd(system) => {
                 (system, FsStep::SyncEnd { failed: values.number(Slot::Result) < 0 })
             }
+            KernelEvent::CommitBegin => (JBD2, FsStep::CommitBegin),
+            KernelEvent::CommitEnd => (JBD2, FsStep::CommitEnd),
             KernelEvent::Commit => {
                 let (handles, blocks) = (values.number(Slot::Handles), values.number(Slot::JournalBlocks));
-                ("jbd2", FsStep::Commit { handles: handles as u64, blocks: blocks as u64 })
+                (JBD2, FsStep::Commit { handles: handles as u64, blocks: blocks as u64 })
             }
             _ => return None,
         };

@@ -32,13 +32,17 @@ pub enum KernelEvent {
     SyncBegin(&'static str),
     /// `ext4_sync_file_exit`, or the same event of this file system.
     SyncEnd(&'static str),
-    /// `jbd2_run_stats`.
+    /// `jbd2_start_commit`.
+    CommitBegin,
+    /// `jbd2_end_commit`.
+    CommitEnd,
+    /// `jbd2_run_stats`: the counts of a commit.
     Commit,
 }
 
 impl KernelEvent {
     /// All events, by their paths below `events/`.
-    pub const ALL: [(&str, KernelEvent); 17] = [
+    pub const ALL: [(&str, KernelEvent); 19] = [
         ("mmc/mmc_request_start", KernelEvent::MmcStart),
         ("mmc/mmc_request_done", KernelEvent::MmcDone),
         ("mmc/mmc_blk_rw_start", KernelEvent::MmcBlock { erase: false, begins: true }),
@@ -55,6 +59,8 @@ impl KernelEvent {
         ("ext4/ext4_sync_file_exit", KernelEvent::SyncEnd("ext4")),
         ("f2fs/f2fs_sync_file_enter", KernelEvent::SyncBegin("f2fs")),
         ("f2fs/f2fs_sync_file_exit", KernelEvent::SyncEnd("f2fs")),
+        ("jbd2/jbd2_start_commit", KernelEvent::CommitBegin),
+        ("jbd2/jbd2_end_commit", KernelEvent::CommitEnd),
         ("jbd2/jbd2_run_stats", KernelEvent::Commit),
     ];
 
@@ -89,7 +95,9 @@ impl KernelEvent {
                 has(&[Slot::HostNumber, Slot::Unit, Slot::Opcode])
             }
             KernelEvent::ScsiDone => has(&[Slot::HostNumber, Slot::Unit, Slot::Opcode, Slot::Status]),
-            KernelEvent::SyncBegin(_) => has(&[Slot::Device]),
+            KernelEvent::SyncBegin(_) | KernelEvent::CommitBegin | KernelEvent::CommitEnd => {
+                has(&[Slot::Device])
+            }
             KernelEvent::SyncEnd(_) => has(&[Slot::Device, Slot::Result]),
             KernelEvent::Commit => has(&[Slot::Device, Slot::Handles, Slot::JournalBlocks]),
         }

@@ -5,20 +5,19 @@ use std::collections::HashMap;
 use emmclab_base::{Flags, NameId, Nanos, Op, Request, SECTOR_BYTES};
 
 use super::accounts::AccountedRequests;
-use super::activity::{Activity, SyncCounts};
+use super::activity::{Activity, Gap, SyncCounts};
 use super::command::{CommandEvent, CommandKind, CommandStep, Target};
 use super::driver::DriverRequests;
 use super::file::FsEvent;
 use super::meter::Meter;
 use super::scsi;
 use super::tasks::Tasks;
+use super::writers::JOURNAL_THREAD;
 use crate::ledger::Ledger;
 use crate::names::Names;
 use crate::pairing::{Event, EventKind, Pairer};
 use crate::zones::{ZoneCommand, ZoneCommands};
 
-/// The thread that writes a journal of ext4 is named `jbd2/DEVICE-INODE`.
-const JOURNAL_THREAD: &[u8] = b"jbd2/";
 /// Maximum number of MMC disks, of SCSI disks, and of hosts whose disks are known.
 const MOST_DISKS: usize = 64;
 
@@ -264,6 +263,11 @@ impl Matcher {
         self.meter.file_system(time, event, device, process.or_else(|| self.tasks.name(event.pid)));
     }
 
+    /// Notes that events were lost.
+    pub fn lose(&mut self, gap: Gap) {
+        self.meter.lose(gap);
+    }
+
     /// Stores the name of a task, from an event.
     pub fn learn_task(&mut self, pid: i32, name: &[u8]) {
         self.tasks.learn(pid, name);
@@ -308,6 +312,7 @@ impl Matcher {
 
     /// The activity beside the requests so far. `name_of` returns the names of tasks that no event named.
     pub fn activity(&self, name_of: impl Fn(i32) -> Option<String>) -> Activity {
-        self.meter.activity(|pid| name_of(pid).or_else(|| self.tasks.name(pid).map(str::to_owned)))
+        let name = |pid| name_of(pid).or_else(|| self.tasks.name(pid).map(str::to_owned));
+        self.meter.activity(name, self.tasks.iter())
     }
 }

@@ -1,34 +1,78 @@
 //! Counts commands, syncs and journal commits from their events.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap};
 
 use emmclab_base::{Bytes, Nanos};
 
-use super::activity::{Activity, CommandCounts, HostActivity, JournalCounts, SyncCounts, SyncStall};
+use super::activity::{
+    Activity, CommandCounts, Gap, HostActivity, JournalCounts, SyncCounts, SyncWait, UnfinishedWait, Writers,
+};
 use super::command::{CommandEvent, CommandKind, CommandStep};
 use super::file::{FsEvent, FsStep};
+use super::writers::writers_of;
 use crate::names::unfilled;
 
 /// Maximum number of open commands or calls; if there are more, the ends of some were lost.
 const MOST_OPEN: usize = 4096;
 /// Maximum number of rows of processes, hosts or journals; further ones are counted together, without a name.
 const MOST_ROWS: usize = 4096;
-/// Number of waits for durability that are kept individually, which are the longest.
-const MOST_STALLS: usize = 256;
+/// Maximum number of gaps; further ones are joined to the last.
+const MOST_GAPS: usize = 4096;
+/// Number of waits for durability that are kept individually, and of commits; they are the longest.
+const MOST_KEPT: usize = 1 << 16;
 
 /// The counts of a recording.
 #[derive(Debug, Default)]
 pub(super) struct Meter {
     hosts: BTreeMap<[u8; 16], Host>,
-    /// Time at which the open call of a task began.
-    open_syncs: HashMap<i32, Nanos>,
+    /// The open call of a task.
+    open_syncs: HashMap<i32, OpenSync>,
     syncs: Syncs,
     /// The syncs since the last [`Meter::take_syncs`].
     recent: Syncs,
-    /// The longest waits, with the shortest of them on top.
-    stalls: BinaryHeap<Reverse<Stall>>,
+    waits: Longest<Wait>,
+    /// Names of mounted devices, by their `dev_t`.
+    devices: BTreeMap<u32, String>,
     journals: BTreeMap<String, Journal>,
+    /// Commits of all journals.
+    commits: Longest<Commit>,
+    gaps: Vec<Gap>,
+}
+
+/// A wait that has not ended.
+#[derive(Clone, Copy, Debug)]
+struct OpenSync {
+    begin: Nanos,
+    system: &'static str,
+    device: u32,
+}
+
+/// A bounded number of values, which are the largest.
+#[derive(Debug)]
+struct Longest<T>(BinaryHeap<Reverse<T>>);
+
+impl<T: Ord> Default for Longest<T> {
+    fn default() -> Self {
+        Self(BinaryHeap::new())
+    }
+}
+
+impl<T: Ord> Longest<T> {
+    /// Keeps a value if it is one of the largest.
+    fn keep(&mut self, value: T) {
+        if self.0.len() >= MOST_KEPT {
+            match self.0.peek() {
+                Some(Reverse(smallest)) if *smallest < value => drop(self.0.pop()),
+                _ => return,
+            }
+        }
+        self.0.push(Reverse(value));
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &T> {
+        self.0.iter().map(|Reverse(value)| value)
+    }
 }
 
 /// The entry of this name, or the one without a name if there are [`MOST_ROWS`] already.
@@ -42,6 +86,18 @@ struct Journal {
     commits: u64,
     handles: u64,
     blocks: u64,
+    /// Id of the thread that commits.
+    thread: Option<i32>,
+    /// Start of the commit in progress.
+    open: Option<Nanos>,
+}
+
+/// A commit of the journal of a device. The order is by length first, so that the longest are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Commit {
+    time: Nanos,
+    start: Nanos,
+    device: u32,
 }
 
 type Syncs = BTreeMap<(Task, &'static str), Sync>;
@@ -65,11 +121,13 @@ impl Task {
 
 /// One wait of a task. The order is by length first, so that the longest are kept.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Stall {
+struct Wait {
     time: Nanos,
     start: Nanos,
     task: Task,
+    pid: i32,
     system: &'static str,
+    device: u32,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -168,16 +226,20 @@ impl Meter {
 
     /// Counts an event of a file system. `device` is the name of the mounted device, `task` the name of the task.
     pub(super) fn file_system(&mut self, time: Nanos, event: &FsEvent, device: &str, task: Option<&str>) {
+        if self.devices.len() < MOST_ROWS && !self.devices.contains_key(&event.device) {
+            self.devices.insert(event.device, device.to_owned());
+        }
         match event.step {
             FsStep::SyncBegin => {
                 if self.open_syncs.len() >= MOST_OPEN {
                     self.open_syncs.clear();
                 }
-                self.open_syncs.insert(event.pid, time);
+                let open = OpenSync { begin: time, system: event.system, device: event.device };
+                self.open_syncs.insert(event.pid, open);
             }
             FsStep::SyncEnd { failed } => {
                 // A call that began before the recording has no duration, and is left out.
-                let Some(begin) = self.open_syncs.remove(&event.pid) else { return };
+                let Some(OpenSync { begin, .. }) = self.open_syncs.remove(&event.pid) else { return };
                 let took = between(begin, time);
                 let call = Sync { calls: 1, errors: u64::from(failed), time: took, longest: took };
                 let task = task.map_or(Task::Number(event.pid), |name| Task::Named(name.to_owned()));
@@ -188,26 +250,33 @@ impl Meter {
                     }
                     syncs.entry(key).or_default().add(call);
                 }
-                self.keep_stall(Stall { time: took, start: begin, task, system: event.system });
+                let (pid, system, device) = (event.pid, event.system, event.device);
+                self.waits.keep(Wait { time: took, start: begin, task, pid, system, device });
             }
-            FsStep::Commit { handles, blocks } => {
-                let journal = place(&mut self.journals, device.to_owned());
-                journal.commits += 1;
-                journal.handles = journal.handles.saturating_add(handles);
-                journal.blocks = journal.blocks.saturating_add(blocks);
+            FsStep::CommitBegin | FsStep::CommitEnd | FsStep::Commit { .. } => {
+                self.commit(time, event, device);
             }
         }
     }
 
-    /// Keeps a wait if it is one of the longest.
-    fn keep_stall(&mut self, stall: Stall) {
-        if self.stalls.len() >= MOST_STALLS {
-            match self.stalls.peek() {
-                Some(Reverse(shortest)) if *shortest < stall => drop(self.stalls.pop()),
-                _ => return,
+    /// Counts an event of the thread of a journal.
+    fn commit(&mut self, time: Nanos, event: &FsEvent, device: &str) {
+        let journal = place(&mut self.journals, device.to_owned());
+        journal.thread = Some(event.pid);
+        match event.step {
+            FsStep::Commit { handles, blocks } => {
+                journal.commits += 1;
+                journal.handles = journal.handles.saturating_add(handles);
+                journal.blocks = journal.blocks.saturating_add(blocks);
             }
+            FsStep::CommitBegin => journal.open = Some(time),
+            FsStep::CommitEnd => {
+                if let Some(start) = journal.open.take() {
+                    self.commits.keep(Commit { time: between(start, time), start, device: event.device });
+                }
+            }
+            FsStep::SyncBegin | FsStep::SyncEnd { .. } => {}
         }
-        self.stalls.push(Reverse(stall));
     }
 
     /// Returns the syncs since the last call.
@@ -215,40 +284,97 @@ impl Meter {
         if self.recent.is_empty() { Vec::new() } else { rows(&std::mem::take(&mut self.recent), name_of) }
     }
 
-    /// The activity so far. `name_of` returns the names of tasks that had no name when they were counted.
-    pub(super) fn activity(&self, name_of: impl Fn(i32) -> Option<String>) -> Activity {
+    /// The activity so far. `name_of` returns the names of tasks that had no name when they were counted; `tasks` are all names
+    /// by id.
+    pub(super) fn activity<'a>(
+        &self,
+        name_of: impl Fn(i32) -> Option<String>,
+        tasks: impl Iterator<Item = (i32, &'a [u8])>,
+    ) -> Activity {
         let host = |(name, host): (&[u8; 16], &Host)| HostActivity {
             host: String::from_utf8_lossy(unfilled(name)).into_owned(),
             busy: host.busy,
             unpaired: host.unpaired + host.open.len() as u64,
             commands: host.kinds.values().cloned().collect(),
         };
-        let journal = |(device, journal): (&String, &Journal)| JournalCounts {
-            device: device.clone(),
-            commits: journal.commits,
-            handles: journal.handles,
-            blocks: journal.blocks,
+        let mut commits: Vec<_> = self.commits.iter().copied().collect();
+        commits.sort_by_key(|commit| (commit.start, commit.time));
+        let journal = |(device, journal): (&String, &Journal)| {
+            let own = || commits.iter().filter(|commit| self.device(commit.device) == device);
+            JournalCounts {
+                device: device.clone(),
+                commits: journal.commits,
+                handles: journal.handles,
+                blocks: journal.blocks,
+                commit_starts: own().map(|commit| commit.start).collect(),
+                commit_times: own().map(|commit| commit.time).collect(),
+            }
         };
+        let mut waits: Vec<_> = self.waits.iter().map(|wait| self.wait(wait, &name_of)).collect();
+        waits.sort();
+        let mut unfinished: Vec<_> = self
+            .open_syncs
+            .iter()
+            .map(|(pid, open)| UnfinishedWait {
+                process: Task::Number(*pid).name(&name_of),
+                pid: *pid,
+                file_system: open.system.to_owned(),
+                device: self.device(open.device).to_owned(),
+                start: open.begin,
+            })
+            .collect();
+        unfinished.sort_by_key(|wait| (wait.start, wait.pid));
         Activity {
             hosts: self.hosts.iter().map(host).collect(),
             syncs: rows(&self.syncs, &name_of),
-            stalls: stalls(&self.stalls, &name_of),
+            waits,
+            unfinished,
+            writers: self.writers(&tasks.collect::<Vec<_>>()),
             journals: self.journals.iter().map(journal).collect(),
+            gaps: self.gaps.clone(),
         }
     }
-}
 
-/// The longest waits, in order of their starts.
-fn stalls(stalls: &BinaryHeap<Reverse<Stall>>, name_of: impl Fn(i32) -> Option<String>) -> Vec<SyncStall> {
-    let row = |Reverse(stall): &Reverse<Stall>| SyncStall {
-        process: stall.task.name(&name_of),
-        file_system: stall.system.to_owned(),
-        start: stall.start,
-        time: stall.time,
-    };
-    let mut rows: Vec<_> = stalls.iter().map(row).collect();
-    rows.sort_by(|a, b| (a.start, a.time, &a.process).cmp(&(b.start, b.time, &b.process)));
-    rows
+    /// Notes that events were lost.
+    pub(super) fn lose(&mut self, gap: Gap) {
+        if self.gaps.len() < MOST_GAPS {
+            self.gaps.push(gap);
+        } else if let Some(last) = self.gaps.last_mut() {
+            last.from = last.from.min(gap.from);
+            last.to = last.to.max(gap.to);
+            last.events += gap.events;
+        }
+    }
+
+    /// The name of a mounted device; empty if it is one of too many.
+    fn device(&self, device: u32) -> &str {
+        self.devices.get(&device).map_or("", String::as_str)
+    }
+
+    fn wait(&self, wait: &Wait, name_of: impl Fn(i32) -> Option<String>) -> SyncWait {
+        SyncWait {
+            start: wait.start,
+            time: wait.time,
+            process: wait.task.name(name_of),
+            pid: Some(wait.pid),
+            file_system: wait.system.to_owned(),
+            device: self.device(wait.device).to_owned(),
+        }
+    }
+
+    /// The threads that write for the file systems of the waits.
+    fn writers(&self, tasks: &[(i32, &[u8])]) -> Vec<Writers> {
+        let of_waits = self.waits.iter().map(|wait| (wait.system, wait.device)).collect::<BTreeSet<_>>();
+        of_waits
+            .into_iter()
+            .map(|(system, number)| {
+                let device = self.device(number);
+                let journal = self.journals.get(device).and_then(|journal| journal.thread);
+                let pids = journal.map_or_else(|| writers_of(system, number, device, tasks), |pid| vec![pid]);
+                Writers { file_system: system.to_owned(), device: device.to_owned(), pids }
+            })
+            .collect()
+    }
 }
 
 /// The syncs by process and file system, the most calls first.
@@ -309,7 +435,7 @@ mod tests {
         ] {
             meter.command(Nanos(time), &event);
         }
-        let activity = meter.activity(|_| None);
+        let activity = meter.activity(|_| None, std::iter::empty());
         let host = &activity.hosts[0];
         assert_eq!((&*host.host, host.busy, host.unpaired), ("mmc0", Nanos(200 + 400), 2));
         let kinds: Vec<_> = host.commands.iter().map(|row| (row.kind, row.count)).collect();
@@ -336,43 +462,74 @@ mod tests {
         let recent = meter.take_syncs(|_| None);
         assert_eq!(recent.iter().map(|row| &*row.process).collect::<Vec<_>>(), ["pid 8", "sqlite3"]);
         assert!(meter.take_syncs(|_| None).is_empty());
-        let activity = meter.activity(|pid| (pid == 8).then(|| "sqlite3".to_owned()));
+        let activity = meter.activity(|pid| (pid == 8).then(|| "sqlite3".to_owned()), std::iter::empty());
         let row = &activity.syncs[0];
         assert_eq!((activity.syncs.len(), &*row.process, row.calls, row.errors), (1, "sqlite3", 2, 1));
         assert_eq!((row.time, row.longest), (Nanos(30 + 35), Nanos(35)));
-        let stalls: Vec<_> =
-            activity.stalls.iter().map(|stall| (&*stall.process, stall.start, stall.time)).collect();
-        assert_eq!(stalls, [("sqlite3", Nanos(10), Nanos(30)), ("sqlite3", Nanos(15), Nanos(35))]);
-        assert_eq!(Activity::from_json(&activity.to_json().unwrap_or_default()), Some(activity.clone()));
+        let waits: Vec<_> =
+            activity.waits.iter().map(|wait| (&*wait.process, wait.pid, wait.start, wait.time)).collect();
         assert_eq!(
-            activity.journals,
-            [JournalCounts { device: "sda1".into(), commits: 1, handles: 4, blocks: 9 }]
+            waits,
+            [("sqlite3", Some(7), Nanos(10), Nanos(30)), ("sqlite3", Some(8), Nanos(15), Nanos(35))]
         );
+        assert_eq!(Activity::from_json(&activity.to_json().unwrap_or_default()), Some(activity.clone()));
+        let journal = &activity.journals[0];
+        assert_eq!((&*journal.device, journal.commits, journal.handles, journal.blocks), ("sda1", 1, 4, 9));
+    }
+
+    #[test]
+    fn a_commit_has_its_time_and_its_thread_and_a_wait_may_have_no_end() {
+        let mut meter = Meter::default();
+        let event = |system, pid, step| FsEvent { system, device: 8 << 20 | 1, pid, step };
+        for (time, system, pid, step) in [
+            (5, "jbd2", 3, FsStep::CommitEnd), // it began before the recording
+            (10, "ext4", 7, FsStep::SyncBegin),
+            (20, "jbd2", 3, FsStep::CommitBegin),
+            (60, "jbd2", 3, FsStep::CommitEnd),
+            (70, "ext4", 7, FsStep::SyncEnd { failed: false }),
+            (80, "ext4", 7, FsStep::SyncBegin),
+            (90, "jbd2", 3, FsStep::CommitBegin),
+        ] {
+            meter.file_system(Nanos(time), &event(system, pid, step), "sda1", None);
+        }
+        let activity = meter.activity(|_| None, std::iter::empty());
+        let journal = &activity.journals[0];
+        assert_eq!(
+            (&journal.commit_starts[..], &journal.commit_times[..]),
+            (&[Nanos(20)][..], &[Nanos(40)][..])
+        );
+        let writers = Writers { file_system: "ext4".into(), device: "sda1".into(), pids: vec![3] };
+        assert_eq!(activity.writers, [writers]);
+        assert_eq!((activity.waits.len(), activity.unfinished[0].start), (1, Nanos(80)));
+        assert_eq!(Activity::from_json(&activity.to_json().unwrap_or_default()), Some(activity));
+    }
+
+    #[test]
+    fn waits_of_earlier_versions_have_no_task_and_no_device() {
+        let stored = r#"{"stalls":[{"process":"dd","file_system":"ext4","start_ns":5,"time_ns":7}]}"#;
+        let [wait] = &Activity::from_json(stored).unwrap_or_default().waits[..] else { panic!() };
+        assert_eq!((&*wait.process, wait.pid, wait.start, wait.time), ("dd", None, Nanos(5), Nanos(7)));
     }
 
     #[test]
     fn of_very_many_waits_the_longest_stay_each_with_its_time() {
         let mut meter = Meter::default();
         let event = |step| FsEvent { system: "f2fs", device: 5, pid: 1, step };
-        for i in 0..3 * MOST_STALLS as i64 {
-            // 7 is prime to 768, so that each length occurs once.
-            let (start, time) = (10_000 * i, 7 * i % 768);
-            meter.file_system(Nanos(start), &event(FsStep::SyncBegin), "sda1", Some("app"));
-            meter.file_system(
-                Nanos(start + time),
-                &event(FsStep::SyncEnd { failed: false }),
-                "sda1",
-                Some("app"),
-            );
+        let calls = MOST_KEPT as i64 + 512;
+        for i in 0..calls {
+            // 7 is prime to the number of calls, so that each length occurs once.
+            let (start, time) = (100_000 * i, 7 * i % calls);
+            for (time, step) in
+                [(start, FsStep::SyncBegin), (start + time, FsStep::SyncEnd { failed: false })]
+            {
+                meter.file_system(Nanos(time), &event(step), "sda1", Some("app"));
+            }
         }
-        let activity = meter.activity(|_| None);
-        assert_eq!((activity.syncs[0].calls, activity.stalls.len()), (768, MOST_STALLS));
-        assert!(activity.stalls.is_sorted_by_key(|stall| stall.start));
-        assert!(
-            activity
-                .stalls
-                .iter()
-                .all(|stall| stall.time.0 >= 512 && stall.time.0 == 7 * (stall.start.0 / 10_000) % 768)
-        );
+        let activity = meter.activity(|_| None, std::iter::empty());
+        assert_eq!((activity.syncs[0].calls, activity.waits.len()), (calls as u64, MOST_KEPT));
+        assert!(activity.waits.is_sorted_by_key(|wait| wait.start));
+        let is_right =
+            |wait: &SyncWait| wait.time.0 >= 512 && wait.time.0 == 7 * (wait.start.0 / 100_000) % calls;
+        assert!(activity.waits.iter().all(is_right));
     }
 }

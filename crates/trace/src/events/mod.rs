@@ -16,8 +16,11 @@ mod place;
 mod scsi;
 mod tasks;
 mod values;
+mod writers;
 
-pub use activity::{Activity, CommandCounts, HostActivity, JournalCounts, SyncCounts, SyncStall};
+pub use activity::{
+    Activity, CommandCounts, Gap, HostActivity, JournalCounts, SyncCounts, SyncWait, UnfinishedWait, Writers,
+};
 pub use command::{CommandEvent, CommandKind, CommandStep, Erase, Target};
 pub use decoded_event::DecodedEvent;
 pub use file::{FsEvent, FsStep};

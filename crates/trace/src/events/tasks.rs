@@ -42,6 +42,11 @@ impl Tasks {
         }
     }
 
+    /// All tasks with their names.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (i32, &[u8])> {
+        self.names.iter().map(|(pid, name)| (*pid, unfilled(name)))
+    }
+
     /// The name of a task; `None` if it is unknown.
     pub(super) fn name(&self, pid: i32) -> Option<&str> {
         self.names.get(&pid).and_then(|name| std::str::from_utf8(unfilled(name)).ok())
