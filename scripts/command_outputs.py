@@ -135,6 +135,22 @@ def inputs(folder: Path) -> None:
             "0:0:0:0/unit_descriptor/logical_block_size:0x0C",
             "0:0:0:0/unit_descriptor/logical_block_count:0x0000000001DC0000",
         ],
+        "fsync.txt": [
+            "# tracer: nop",
+            *(
+                f"{task} [001] ..... 100.{at:06}: {event}"
+                for at, task, event in [
+                    (10_000, "sqlite3-71", "ext4_sync_file_enter: dev 8,1 ino 7 parent 2 datasync 1"),
+                    (11_000, "sqlite3-71", "block_bio_queue: 8,0 WS 64 + 8 [sqlite3]"),
+                    (11_500, "sqlite3-71", "block_rq_issue: 8,0 WS 4096 () 64 + 8 [sqlite3]"),
+                    (13_000, "<idle>-0", "block_rq_complete: 8,0 WS () 64 + 8 [0]"),
+                    (13_100, "jbd2/sda1-8-9", "block_bio_queue: 8,0 WSMF 512 + 8 [jbd2/sda1-8]"),
+                    (13_100, "jbd2/sda1-8-9", "block_rq_issue: 8,0 WSMF 4096 () 512 + 8 [jbd2/sda1-8]"),
+                    (19_000, "<idle>-0", "block_rq_complete: 8,0 WSMF () 512 + 8 [0]"),
+                    (20_000, "sqlite3-71", "ext4_sync_file_exit: dev 8,1 ino 7 ret 0"),
+                ]
+            ),
+        ],
         "no_ufs.txt": ["device_descriptor/queue_depth:many"],
         "fio.json": ['{"fio version": "fio-3.36", "jobs": []}'],
         "model.toml": ["version = 99"],

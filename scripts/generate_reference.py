@@ -25,6 +25,9 @@ from emmclab.pages.plots import FIGURES
 from emmclab.runtime.quantity import size
 from emmclab.studies.grid import AXES, Grid
 from emmclab.traces.profile_fields import (
+    FSYNC_FIELDS,
+    FSYNC_PARTS,
+    FSYNC_SHARED,
     JUMP_FIELDS,
     KEY_FIELDS,
     LEDGER_MEANINGS,
@@ -231,6 +234,13 @@ def profile_fields() -> str:
         + ", ".join(f"`{name}`" for name in journal if name not in whence)
         + ".\n"
     )
+    parts.append(
+        "\n## Waits for durability\n\n`fsync` divides them into parts under `--fsync` "
+        "([definitions](../concepts/fsync.md)). `by_process` has, with the process and the file system:\n\n"
+    )
+    parts.append(described(FSYNC_FIELDS))
+    parts.append("\nEach part is `NAME_ms`, and in `by_process` also `NAME_pct`, a share of `split_ms`:\n\n")
+    parts.append(described((*FSYNC_PARTS, FSYNC_SHARED)))
     flat = {field.name for _, fields in TABLES for field in fields}
     elsewhere = (
         *("figures", "findings", "clock_jumps", "key_figures", "key_figures_without_jumps"),

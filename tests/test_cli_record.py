@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import COMMAND, PATIENCE_S, emmclab, environment, instances
+from conftest import COMMAND, PATIENCE_S, emmclab, emmclab_json, environment, instances
 
 
 def _sectors_written(loop: str) -> int:
@@ -83,6 +83,10 @@ def test_what_waits_for_durability_is_shown_and_stored(loop: str, tmp_path: Path
     [row] = profile["figures"]["sync_stalls"]
     assert row["wait_ms"] == pytest.approx(sync["time_ns"] / 1e6)
     assert row["start_s"] <= profile["duration_s"] and row["end_s"] >= 0
+    # It is divided: dd writes data, and its commit ends with a flush.
+    [divided] = emmclab_json("profile", copy, "--fsync")[0]["fsync"]["by_process"]
+    parts = [divided[f"{part}_ms"] for part in ("data", "commit", "flush", "queue", "unexplained")]
+    assert sum(parts) == pytest.approx(divided["total_ms"]) and parts[0] > 0 and parts[2] > 0
     flags = [row["flags"] for row in json.loads(emmclab("head", path, "-n", "100", "--json").stdout)]
     assert any("journal" in flag for flag in flags)
 

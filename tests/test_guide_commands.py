@@ -33,6 +33,7 @@ BEGIN = re.compile(r"(?:^|\$ |# |\| |sudo |exec |; )(?=emmclab [a-z])")
 #: Commands of guides that are not executed here, by their beginning, and the reason.
 NOT_RUN = {
     "record --adb|top --adb": "a phone; crates/record tests a stand-in behind the real adb server",
+    "profile .*--fsync": "a recording with waits; test_fsync.py",
     "serve|control": "test_serve.py, test_tutorials.py",
     "crash": "test_guides.py, test_question_guides.py, test_crash.py, test_tutorials.py",
     "durability": "test_question_guides.py, test_durability.py",

@@ -21,6 +21,7 @@ mod bins;
 mod clock;
 mod findings;
 mod flags;
+mod fsync;
 mod histograms;
 mod journal;
 mod latency;

@@ -3,7 +3,7 @@
 use std::hint::black_box;
 
 use emmclab_cache::{CacheOptions, MissRatios};
-use emmclab_trace::{Batch, Error, Gaps, Header, Kind, Ledger, Nanos, Op, Request, Result};
+use emmclab_trace::{Activity, Batch, Error, Gaps, Header, Kind, Ledger, Nanos, Op, Request, Result};
 
 use crate::alignment::Alignment;
 use crate::arrivals::Arrivals;
@@ -11,6 +11,7 @@ use crate::bins::pct;
 use crate::clock::{Jumps, key_figures};
 use crate::findings::{BUFFER_KB, Judged, findings};
 use crate::flags::FlagCounts;
+use crate::fsync::Fsync;
 use crate::histograms::{self, Histogram};
 use crate::journal::JournalCost;
 use crate::locality::Sequences;
@@ -58,6 +59,7 @@ pub struct Profile {
     /// The cost of journaling, of traces with block notes.
     journal: JournalCost,
     caches: Option<Box<MissRatios>>,
+    fsync: Option<Box<Fsync>>,
 }
 
 impl Profile {
@@ -83,6 +85,7 @@ impl Profile {
             flags: FlagCounts::default(),
             journal: JournalCost::default(),
             caches: None,
+            fsync: None,
         }
     }
 
@@ -95,8 +98,18 @@ impl Profile {
         Ok(self)
     }
 
+    /// Also divides the waits for durability of this recording into parts. Such a profile is not merged with others.
+    #[must_use]
+    pub fn with_waits(mut self, activity: Activity) -> Self {
+        self.fsync = Some(Box::new(Fsync::new(activity)));
+        self
+    }
+
     /// Adds a batch. Batches must be added in order of arrival.
     pub fn update(&mut self, batch: &Batch) {
+        if let Some(fsync) = &mut self.fsync {
+            fsync.update(batch);
+        }
         self.devices.follow(batch.devices());
         self.processes.follow(batch.processes());
         self.by_device.follow(batch.devices());
@@ -261,6 +274,7 @@ impl Profile {
             idle_gc: waits.queue.idle_gc(tables.duration_s, self.operations.of(Op::Write).sectors()),
             power_saving: waits.wake_up.power_saving(),
             journal: self.journal.report_of_notes(header),
+            fsync: self.fsync.as_ref().map(|fsync| fsync.report(ledger, self.origin())),
             figures: self.figures(&all, &tables, &waits, header, ledger),
             findings: Vec::new(),
             tables,
@@ -314,6 +328,11 @@ impl Profile {
         }
     }
 
+    /// Time 0 of figures over time.
+    fn origin(&self) -> Nanos {
+        self.arrivals.first().unwrap_or(Nanos::ZERO)
+    }
+
     fn figures(
         &self,
         all: &Operation,
@@ -327,7 +346,7 @@ impl Profile {
             (Op::Write.name(), self.operations.of(Op::Write)),
             ("all", all),
         ];
-        let origin = self.arrivals.first().unwrap_or(Nanos::ZERO);
+        let origin = self.origin();
         let over_time = self.timeline.rows(origin, self.pages.working_set().unwrap_or_default());
         Figures {
             throughput_by_size: by_op[..2].iter().flat_map(|(op, own)| own.throughput_rows(op)).collect(),
@@ -351,6 +370,7 @@ impl Profile {
             wake_up: waits.wake_up.rows(),
             reissue_by_idle: self.reissues.rows(),
             sync_stalls: stall_rows(header, ledger, origin),
+            fsync_parts: self.fsync.as_ref().map_or_else(Vec::new, |fsync| fsync.part_rows(ledger, origin)),
             process_share: self.processes.processes(&self.options.percentiles),
             device_share: self.by_device.devices(),
             flags: self.flags.rows(tables.duration_s, header.recorded),

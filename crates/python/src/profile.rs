@@ -3,7 +3,7 @@
 use std::sync::{Mutex, PoisonError};
 
 use emmclab_profile::{BinWidth, CacheOptions, Join, JournalProfile, Profile, ProfileOptions, published};
-use emmclab_trace::Nanos;
+use emmclab_trace::{Activity, Nanos};
 use pyo3::prelude::*;
 use serde::Serialize;
 
@@ -31,19 +31,24 @@ pub(crate) fn bin_width(ns: i64) -> BinWidth {
 
 #[pymethods]
 impl PyProfiler {
-    /// An empty profile, with these percentiles besides the usual ones, bins of this many ns (0: automatic), and simulated
-    /// caches with the options `caches`.
+    /// An empty profile, with these percentiles besides the usual ones, bins of this many ns (0: automatic), simulated
+    /// caches with the options `caches`, and the waits for durability of `activity`, divided into parts.
     #[new]
-    #[pyo3(signature = (name, *, percentiles=Vec::new(), bin_ns=0, caches=None))]
+    #[pyo3(signature = (name, *, percentiles=Vec::new(), bin_ns=0, caches=None, activity=None))]
     fn new(
         py: Python<'_>,
         name: String,
         percentiles: Vec<f64>,
         bin_ns: i64,
         caches: Option<Given<CacheOptions>>,
+        activity: Option<&str>,
     ) -> PyResult<Self> {
         let bin = bin_width(bin_ns);
-        let profile = Profile::new(ProfileOptions { name, percentiles, bin, ..ProfileOptions::default() });
+        let mut profile =
+            Profile::new(ProfileOptions { name, percentiles, bin, ..ProfileOptions::default() });
+        if let Some(activity) = activity.and_then(Activity::from_json) {
+            profile = profile.with_waits(activity);
+        }
         run(py, || match caches {
             Some(caches) => profile.with_caches(&caches.0),
             None => Ok(profile),

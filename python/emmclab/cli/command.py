@@ -49,6 +49,7 @@ EXCLUSIVE: dict[str, tuple[tuple[str, str], ...]] = {
     "advise": (*_STATES_BEFORE, ("--new", "--precondition"), ("--new", "--used")),
     **dict.fromkeys((f"apps {name}" for name in ("run", "compare", "solutions", "live")), _STATES_BEFORE),
     **dict.fromkeys(("record", "top"), _MACHINES),
+    "profile": (("--fsync", "--compare"), ("--fsync", "--against")),
     "fleet": (("--by", "--against"),),
     "run": tuple(itertools.combinations(("--shard", "--cell", "--estimate", "--fresh"), 2)),
     "query": (("--study", "--trace"), ("--csv", "--json")),

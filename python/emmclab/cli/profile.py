@@ -111,6 +111,7 @@ def register(app: typer.Typer) -> None:
             "emmclab profile a.csv.gz b.csv.gz --compare",
             "emmclab profile trace.txt --against Messaging",
             "emmclab profile trace.txt --cache-policies all",
+            "emmclab profile phone.parquet --fsync",
             "emmclab profile trace.txt --over-time load.csv --bin 1s",
         )
     )(with_groups(profile))
@@ -148,6 +149,14 @@ def profile(
     together: Annotated[
         bool, typer.Option("--combine", help="Interleave the traces on one clock and profile them as one.")
     ] = False,
+    fsync: Annotated[
+        bool,
+        typer.Option(
+            "--fsync",
+            help="Also divide each recorded wait for durability (fsync) into data, commit, flush, queue and "
+            "the rest, and print this only.",
+        ),
+    ] = False,
     percentiles: Percentiles = None,
     over_time: OverTime = None,
     bin: Bin = None,
@@ -161,7 +170,7 @@ def profile(
     --jobs, a Parquet file of more than 4 million requests is profiled in slices of time, too; else in one
     pass. With --against, prints differences; duration and rates are compared without clock jumps.
     """
-    measures = {"percentiles": percentiles, "bin": bin, **asdict(caches)}
+    measures = {"percentiles": percentiles, "bin": bin, "fsync": fsync, **asdict(caches)}
     if over_time is not None:
         check_target(over_time)
     profiled = _profiles(_chosen(traces, demo), together, jobs, reading, against is not None, **measures)
@@ -180,9 +189,9 @@ def profile(
         print_json([one.profile.to_dict() | {"provenance": made_here(one.inputs)} for one in profiled])
     else:
         # Imported here because tables take long to import, and JSON does not need them.
-        from emmclab.cli.show import show_compared, show_each
+        from emmclab.cli.show import show_compared, show_each, show_fsync
 
-        (show_compared if compare else show_each)(stdout(), profiles)
+        (show_fsync if fsync else show_compared if compare else show_each)(stdout(), profiles)
 
 
 def _chosen(traces: list[Path] | None, demo: bool) -> list[Path]:
@@ -328,8 +337,19 @@ def is_sliced(path: Path, jobs: int) -> bool:
     return False
 
 
-def run_parts(place: Path, jobs: int, reading: Reading, **measures: Any) -> Profile:
-    """Profile a trace in parts under a progress meter."""
+def run_parts(place: Path, jobs: int, reading: Reading, *, fsync: bool = False, **measures: Any) -> Profile:
+    """Profile a trace in parts under a progress meter.
+
+    Raises:
+        ConfigError: `fsync`, which needs one pass.
+    """
+    if fsync:
+        raise ConfigError(
+            f"{printable(place)}: waits for durability are divided in one pass, not in parts",
+            kind="config",
+            field="--fsync",
+            hint="name one recording, without --jobs",
+        )
     from emmclab.traces.parallel_profile import profile_parts
 
     count = jobs or os.cpu_count() or 1

@@ -19,6 +19,7 @@ from emmclab.cli.console import one_line
 from emmclab.cli.fitting import explained
 from emmclab.runtime.table_row import Row
 from emmclab.runtime.text_table import TextTable
+from emmclab.traces.fsync import Fsync
 from emmclab.traces.journal import Journal
 from emmclab.traces.ledger import ledger_line
 from emmclab.traces.profile import Profile
@@ -439,12 +440,21 @@ def show_table(console: Console, part: TextTable) -> None:
     console.print(table)
 
 
-def show_journal(console: Console, journal: Journal) -> None:
-    """Print the cost of journaling, beginning with the answer."""
-    console.print(Text(journal.headline, "bold"), soft_wrap=True)
-    for part in journal.tables():
+def show_fsync(console: Console, profiles: Sequence[Profile]) -> None:
+    """Print where the time of waits for durability goes in each trace."""
+    _provenance(console, profiles)
+    for profile in profiles:
+        if profile.fsync is not None:
+            console.print()
+            show_journal(console, profile.fsync)
+
+
+def show_journal(console: Console, found: Journal | Fsync) -> None:
+    """Print the cost of journaling, or of waits for durability, beginning with the answer."""
+    console.print(Text(found.headline, "bold"), soft_wrap=True)
+    for part in found.tables():
         show_table(console, part)
-    for text in journal.remarks():
+    for text in found.remarks():
         console.print(Text(text, "dim"), soft_wrap=True)
 
 

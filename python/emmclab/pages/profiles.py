@@ -121,8 +121,14 @@ def render(profiles: Sequence[Profile], made: MadeFrom | None = None) -> str:
             (profile.name, activity_tables(json.loads(profile["header"].get("activity") or "{}")))
             for profile in profiles
         ],
-        journals=[
-            (profile.name, journal) for profile in profiles if (journal := profile.journal) is not None
+        documents=[
+            (anchor, title, profile.name, found)
+            for anchor, title, documents in (
+                ("fsync", "Waits for durability", [profile.fsync for profile in profiles]),
+                ("journal", "Journal", [profile.journal for profile in profiles]),
+            )
+            for profile, found in zip(profiles, documents, strict=True)
+            if found is not None
         ],
         times=[(heading, _time_rows(profiles, field)) for field, heading in _TIMES],
         points=_points(profiles),

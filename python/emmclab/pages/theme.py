@@ -55,6 +55,15 @@ CAUSE_COLOURS = {
     "wake-up": "#a58b1f",
 }
 
+#: Parts of a wait for durability; the unexplained rest is grey.
+FSYNC_COLOURS = {
+    "data": "#3b7dd8",
+    "commit": "#7b6bd6",
+    "flush": "#d1483b",
+    "queue": "#e07b39",
+    "unexplained": "#7d8797",
+}
+
 #: Colours of categories, in order.
 CATEGORIES = ["#3b7dd8", "#e07b39", "#2a9d74", "#c4528c", "#a58b1f", "#7b6bd6", "#38a3b8", "#b5533c"]
 _FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, sans-serif"

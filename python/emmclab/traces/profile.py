@@ -7,6 +7,7 @@ from pathlib import Path
 from emmclab.runtime.document import Document
 from emmclab.runtime.quantity import size
 from emmclab.runtime.table_row import Row
+from emmclab.traces.fsync import Fsync
 from emmclab.traces.journal import Journal
 from emmclab.traces.ledger import ledger_line
 from emmclab.traces.notebook import profile_html
@@ -81,6 +82,17 @@ class Profile(Document):
         """
         found = self["journal"]
         return None if found is None else Journal(found)
+
+    @property
+    def fsync(self) -> Fsync | None:
+        """Where the time of waits for durability goes; None without `Trace.profile(fsync=True)`.
+
+        >>> import emmclab
+        >>> emmclab.profile(emmclab.bundled()[0]).fsync is None
+        True
+        """
+        found = self.get("fsync")
+        return None if found is None else Fsync(found)
 
     @property
     def devices(self) -> list[Row]:

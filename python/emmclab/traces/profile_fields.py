@@ -173,6 +173,29 @@ DEVICE_FIELDS = (
     Field("data_pct", "Data", "%", 1, "share of all data"),
 )
 
+#: The columns of `by_process` in `fsync`, after the process and the file system.
+FSYNC_FIELDS = (
+    Field("calls", "Calls", "", 0, "calls of fsync, fdatasync and msync that ended in the recording"),
+    Field("total_ms", "All", "ms", 1, "sum of their lengths"),
+    Field("mean_ms", "Mean", "ms", 3, "length of a call, mean"),
+    Field("p50_ms", "p50", "ms", 3, "median length"),
+    Field("p99_ms", "p99", "ms", 3, "99th percentile of the length"),
+    Field("max_ms", "Longest", "ms", 3, "the longest call"),
+)
+
+#: The parts of a wait in `fsync`: `NAME_ms`, and as a share `NAME_pct`.
+FSYNC_PARTS = (
+    Field("data", "Data", "ms", 3, "requests of the process itself, without flushes and durable writes"),
+    Field("commit", "Commit", "ms", 3, "the commit of the journal, or the checkpoint, without its flushes"),
+    Field("flush", "Flush", "ms", 3, "flushes of the device, and writes with preflush or FUA"),
+    Field("queue", "Queue", "ms", 3, "queued at the host while the device works for other processes"),
+    Field("unexplained", "Not explained", "ms", 3, "the rest: no recorded request or commit explains it"),
+)
+#: Time of data, commit and flush that is also of other processes; it is no part.
+FSYNC_SHARED = Field(
+    "shared", "Shared", "ms", 3, "data, commit and flush while the device has requests of others, too"
+)
+
 #: The columns of `clock_jumps`.
 JUMP_FIELDS = (
     Field("direction", "Direction", "", 0, "`forward`, or `backward` where the clock was set back"),

@@ -28,8 +28,9 @@ def profiler(
     cache_sizes: Sequence[str | int] | str | None = None,
     cache_ops: str = "all",
     cache_exact: bool = False,
+    activity: str | None = None,
 ) -> _core.Profiler:
-    """Start a profile with the options of `Trace.profile`.
+    """Start a profile with the options of `Trace.profile`; the waits of an `activity` are divided into parts.
 
     Raises:
         ConfigError: an option is invalid.
@@ -43,6 +44,7 @@ def profiler(
         percentiles=percentiles_of(percentiles),
         bin_ns=bin_ns(bin),
         caches=cache_options(cache_policies, cache_sizes, cache_ops, exact=cache_exact),
+        activity=activity,
     )
 
 

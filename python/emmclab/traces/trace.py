@@ -14,6 +14,7 @@ from emmclab import _core
 from emmclab.errors import UnsupportedError
 from emmclab.runtime.extras import library
 from emmclab.runtime.files import digest, folder_aside, noted, written
+from emmclab.traces.activity import require_waits
 from emmclab.traces.journal import Journal
 from emmclab.traces.kernel_threads import kernel_threads
 from emmclab.traces.notebook import trace_html
@@ -303,6 +304,7 @@ class Trace:
         cache_sizes: Sequence[str | int] | str | None = None,
         cache_ops: str = "all",
         cache_exact: bool = False,
+        fsync: bool = False,
     ) -> Profile:
         """Characterise the trace in one pass: tables, figures and findings (IISWC 2015, sections III and IV).
 
@@ -319,9 +321,11 @@ class Trace:
             cache_ops: requests that access the caches: `all`, `read` or `write`.
             cache_exact: track every page; otherwise policies other than LRU track one page in 8 in a trace of
                 more than 2**20 page touches, and `error_pct` is half of the 95 % interval.
+            fsync: also divide each wait for durability into parts (`Profile.fsync`). Reads a text twice.
 
         Raises:
             ConfigError: an option is invalid.
+            UnsupportedError: `fsync`, and the trace has no waits for durability.
 
         >>> import emmclab
         >>> trace = emmclab.read(emmclab.bundled()[0])
@@ -341,6 +345,7 @@ class Trace:
             cache_sizes=cache_sizes,
             cache_ops=cache_ops,
             cache_exact=cache_exact,
+            activity=self._waits() if fsync else None,
         )
         # Runs in parallel with the pass, on another processor.
         hashing = threading.Thread(target=lambda: self.digest, daemon=True)
@@ -350,6 +355,19 @@ class Trace:
         fields = json.loads(profiling.finish(self.ledger, self.header))
         hashing.join()
         return Profile({"name": fields.pop("name"), "trace_digest": self.digest, **fields})
+
+    def _waits(self) -> str:
+        """Return the recorded activity (JSON), which texts have only at their end.
+
+        Raises:
+            UnsupportedError: it has no waits for durability.
+        """
+        if self.header["activity"] is None and self._ledger is None:
+            refuse_pipes([self], "read twice, as --fsync needs")
+            _ = self.ledger
+        activity = self.header["activity"] or "{}"
+        require_waits(self.name, json.loads(activity))
+        return activity
 
     def journal(self, progress: Progress | None = None) -> Journal:
         """Analyse the cost of journaling: by roles of blocks if there are notes, else by flags and addresses.

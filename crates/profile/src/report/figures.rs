@@ -4,6 +4,8 @@ use emmclab_cache::MissRatioRow;
 use emmclab_timeline::OverTimeRow;
 use serde::Serialize;
 
+use super::FsyncPartRow;
+
 /// The rows of each figure, in the order of drawing.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Figures {
@@ -49,6 +51,8 @@ pub struct Figures {
     pub reissue_by_idle: Vec<ReissueRow>,
     /// Waits for durability during the recording; at most the 256 longest.
     pub sync_stalls: Vec<StallRow>,
+    /// The parts of the longest of these waits, if requested.
+    pub fsync_parts: Vec<FsyncPartRow>,
     /// I/O by process.
     pub process_share: Vec<ProcessRow>,
     /// I/O by device.

@@ -6,6 +6,7 @@
 mod clock;
 mod figures;
 mod finding;
+mod fsync;
 mod journal;
 mod reissues;
 mod tables;
@@ -20,6 +21,10 @@ pub use figures::{
     RunRow, SharePercentile, ShareRow, SizeRow, StallRow, ThroughputRow, UpdateRow, WakeRow, WorkingSetRow,
 };
 pub use finding::{Finding, FindingKind, Shown};
+pub use fsync::{
+    ExplainedWait, FsyncPartRow, FsyncParts, FsyncReport, FsyncRow, FsyncShares, UnfinishedRow, UnknownCause,
+    UnknownRow, WaitRequestRow,
+};
 pub use journal::{
     ChangedRow, CommitRateRow, Commits, JournalReport, JournalTimeRow, KindRow, Logged, RoleRow, SignRow,
     SynchronousRow, SynchronousWrites,
@@ -66,6 +71,9 @@ pub struct ProfileReport {
     pub power_saving: PowerSaving,
     /// The cost of journaling; `None` if the trace has no block notes.
     pub journal: Option<JournalReport>,
+    /// Where the time of waits for durability goes, if requested.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fsync: Option<FsyncReport>,
     /// Rows of the figures.
     pub figures: Figures,
     /// The six characteristics and five implications of the paper (sections III and IV), applied to this trace.

@@ -170,6 +170,15 @@ FIGURES = (
         wide=True,
     ),
     Figure(
+        "fsync_parts",
+        "Where the longest waits for durability go",
+        "Parts of the longest waits in fsync, at most 24; the longest first.",
+        requesters.fsync_parts,
+        each=True,
+        wide=True,
+        optional=True,
+    ),
+    Figure(
         "process_share",
         "Processes",
         "Data read and written by the twelve most active processes.",

@@ -8,6 +8,8 @@ import altair as alt
 
 from emmclab.pages.plots.figure import Chart, Rows
 from emmclab.pages.plots.marks import chart_of, in_order, op_colour, tooltip, trace_colour, traces_of
+from emmclab.pages.theme import FSYNC_COLOURS
+from emmclab.traces.profile_fields import FSYNC_PARTS
 
 #: Maximum number of processes with their own colour.
 _COLOURED = 8
@@ -54,6 +56,32 @@ def sync_stalls(rows: Rows) -> Chart:
         )
     )
     return base.mark_rule(strokeWidth=3).encode(x2="end_s:Q") + base.mark_point(filled=True, size=18)
+
+
+def fsync_parts(rows: Rows) -> Chart:
+    """The parts of the longest waits for durability: a stacked bar for each wait."""
+    names = {field.name: field.label.lower() for field in FSYNC_PARTS}
+    return (
+        chart_of(rows, 22 * len(in_order(rows, "rank")))
+        .transform_calculate(
+            wait="datum.rank + '. ' + datum.process + ', ' + format(datum.start_s, ',.3f') + ' s'",
+            of=f"({json.dumps(names)})[datum.part]",
+            place=f"indexof({json.dumps(list(names))}, datum.part)",
+        )
+        .mark_bar()
+        .encode(
+            y=alt.Y("wait:N", title=None, sort=alt.SortField("rank")),
+            x=alt.X("part_ms:Q", title="wait, ms", stack="zero"),
+            color=alt.Color(
+                "of:N",
+                title=None,
+                scale=alt.Scale(domain=list(names.values()), range=[FSYNC_COLOURS[name] for name in names]),
+                legend=alt.Legend(columns=3),
+            ),
+            order="place:Q",
+            tooltip=tooltip(rows),
+        )
+    )
 
 
 def flags(rows: Rows) -> Chart:

@@ -1,0 +1,313 @@
+//! Where the time of waits for durability goes: each recorded wait is divided into parts, by the requests that ran during it.
+//! `docs/concepts/fsync.md` defines the parts.
+
+mod rows;
+mod split;
+#[cfg(test)]
+mod tests;
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+use emmclab_trace::{Activity, Batch, Request};
+
+use crate::names::NameMap;
+use crate::report::UnknownCause;
+use split::{Owner, Part, Piece, Split, split, step_in};
+
+/// Maximum number of requests that are held for the waits in progress; if there are more, the parts of a wait are unknown.
+const MOST_PIECES: usize = 1 << 21;
+/// Number of the longest waits that are explained request by request.
+const EXPLAINED: usize = 3;
+/// Maximum number of requests that are held for an explanation.
+const MOST_DETAILS: usize = 1 << 14;
+
+/// Divides the waits of a recording, in one pass over its requests in order of arrival.
+#[derive(Clone, Debug)]
+pub(crate) struct Fsync {
+    activity: Arc<Activity>,
+    /// What is known of each wait before the requests are read, in order of their starts.
+    waits: Arc<[Known]>,
+    /// Commits of each file system, in order of their starts.
+    commits: Arc<[Vec<Range<i64>>]>,
+    processes: NameMap,
+    devices: NameMap,
+    /// The next wait to begin.
+    next: usize,
+    active: Vec<Active>,
+    /// Requests that arrived and may still run when the next wait begins.
+    open: Vec<Seen>,
+    /// Number of requests in `open` at which those that ended are removed.
+    prune_at: usize,
+    /// Number of requests that are held for the waits in progress.
+    held: usize,
+    without_completion: bool,
+    /// When events were lost, in order and apart from each other.
+    gaps: Arc<[Range<i64>]>,
+    /// Number of events that were lost in them.
+    lost_in_gaps: u64,
+    /// By wait; the cause if its parts are unknown.
+    splits: Vec<Result<Split, UnknownCause>>,
+    explained: BTreeMap<usize, Vec<Explained>>,
+}
+
+/// A wait, as recorded.
+#[derive(Clone, Debug)]
+struct Known {
+    time: Range<i64>,
+    pid: Option<i32>,
+    /// Ids of the threads that write for its file system.
+    writers: Arc<[i32]>,
+    /// Index in [`Fsync::commits`].
+    file_system: usize,
+    is_explained: bool,
+}
+
+/// A wait in progress.
+#[derive(Clone, Debug)]
+struct Active {
+    index: usize,
+    pieces: Vec<Piece>,
+    details: Vec<(Seen, Piece)>,
+    is_given_up: bool,
+}
+
+/// A request with our indices of its names.
+#[derive(Clone, Copy, Debug)]
+struct Seen {
+    request: Request,
+    process: u32,
+    device: u32,
+}
+
+/// A request that is part of the explanation of a wait.
+#[derive(Clone, Copy, Debug)]
+struct Explained {
+    seen: Seen,
+    /// `None` for a request of another process.
+    part: Option<Part>,
+    piece: Piece,
+}
+
+impl Fsync {
+    /// For the waits of a recording.
+    pub fn new(activity: Activity) -> Self {
+        let commits: Vec<_> = activity
+            .journals
+            .iter()
+            .map(|journal| {
+                let spans = journal.commit_starts.iter().zip(&journal.commit_times);
+                let mut spans: Vec<_> =
+                    spans.map(|(start, time)| start.0..start.0.saturating_add(time.0.max(0))).collect();
+                spans.sort_by_key(|span| (span.start, span.end));
+                spans
+            })
+            .chain([Vec::new()])
+            .collect();
+        let mut by_length: Vec<_> = (0..activity.waits.len()).collect();
+        by_length.sort_by_key(|index| (Reverse(activity.waits[*index].time), *index));
+        by_length.truncate(EXPLAINED);
+        let mut writers: BTreeMap<(&str, &str), Arc<[i32]>> = BTreeMap::new();
+        for row in &activity.writers {
+            writers.insert((&row.file_system, &row.device), row.pids.as_slice().into());
+        }
+        let waits: Arc<[Known]> = activity
+            .waits
+            .iter()
+            .enumerate()
+            .map(|(index, wait)| Known {
+                time: wait.start.0..wait.start.0.saturating_add(wait.time.0.max(0)),
+                pid: wait.pid,
+                writers: writers.get(&(&*wait.file_system, &*wait.device)).cloned().unwrap_or_default(),
+                file_system: activity
+                    .journals
+                    .iter()
+                    .position(|journal| wait.file_system == "ext4" && journal.device == wait.device)
+                    .unwrap_or(commits.len() - 1),
+                is_explained: by_length.contains(&index),
+            })
+            .collect();
+        Self {
+            gaps: joined(activity.gaps.iter().map(|gap| gap.from.0..gap.to.0.max(gap.from.0))),
+            lost_in_gaps: activity.gaps.iter().map(|gap| gap.events).sum(),
+            splits: vec![Err(UnknownCause::Task); waits.len()],
+            waits,
+            commits: commits.into(),
+            activity: Arc::new(activity),
+            processes: NameMap::default(),
+            devices: NameMap::default(),
+            next: 0,
+            active: Vec::new(),
+            open: Vec::new(),
+            prune_at: 0,
+            held: 0,
+            without_completion: false,
+            explained: BTreeMap::new(),
+        }
+    }
+
+    /// Adds a batch. Batches must be added in order of arrival.
+    pub fn update(&mut self, batch: &Batch) {
+        self.processes.follow(batch.processes());
+        self.devices.follow(batch.devices());
+        for request in batch {
+            self.add(&request);
+        }
+    }
+
+    fn add(&mut self, request: &Request) {
+        let arrival = request.arrival.0;
+        self.begin_until(arrival);
+        self.end_until(arrival);
+        if self.active.is_empty() && self.next == self.waits.len() {
+            return;
+        }
+        let Some(complete) = request.complete else {
+            self.without_completion = true;
+            return;
+        };
+        let seen = Seen {
+            request: *request,
+            process: self.processes.index(request.process),
+            device: self.devices.index(request.device),
+        };
+        for active in &mut self.active {
+            self.held += active.add(&self.waits[active.index], &seen, self.held < MOST_PIECES);
+        }
+        if self.waits.get(self.next).is_some_and(|next| complete.0 > next.time.start) {
+            if self.open.len() >= self.prune_at {
+                self.open.retain(|open| open.request.complete.is_some_and(|complete| complete.0 > arrival));
+                self.prune_at = 2 * self.open.len() + 64;
+            }
+            self.open.push(seen);
+        }
+    }
+
+    /// Begins the waits that start up to this time.
+    fn begin_until(&mut self, time: i64) {
+        while let Some(wait) = self.waits.get(self.next)
+            && wait.time.start <= time
+        {
+            let mut active =
+                Active { index: self.next, pieces: Vec::new(), details: Vec::new(), is_given_up: false };
+            for open in &self.open {
+                self.held += active.add(wait, open, self.held < MOST_PIECES);
+            }
+            self.active.push(active);
+            self.next += 1;
+        }
+    }
+
+    /// Divides the waits that ended before any request of this arrival or later.
+    fn end_until(&mut self, time: i64) {
+        let mut place = 0;
+        while let Some(active) = self.active.get(place) {
+            if self.waits[active.index].time.end > time {
+                place += 1;
+                continue;
+            }
+            let ended = self.active.swap_remove(place);
+            self.held -= ended.pieces.len();
+            self.divide(&ended);
+        }
+    }
+
+    fn divide(&mut self, active: &Active) {
+        let known = &self.waits[active.index];
+        if known.pid.is_none() {
+            return;
+        }
+        if active.is_given_up {
+            self.splits[active.index] = Err(UnknownCause::Memory);
+            return;
+        }
+        // Commits of a journal follow each other, so that those of the wait are next to each other.
+        let commits = &self.commits[known.file_system];
+        let from = commits.partition_point(|commit| commit.end <= known.time.start);
+        let to = commits.partition_point(|commit| commit.start < known.time.end);
+        let commits = commits.get(from..to).unwrap_or_default();
+        let mut otherwise: Vec<Range<i64>> = Vec::new();
+        let (parts, last_commit) = split(&known.time, &active.pieces, commits, |stretch, part| {
+            if known.is_explained && matches!(part, Part::Queue | Part::Unexplained) {
+                otherwise.push(stretch);
+            }
+        });
+        // The end of a request may have been lost, so that it seems to end with a later one.
+        let of_wait = |piece: &&Piece| step_in(&known.time, piece, last_commit).part().is_some();
+        let is_lost = self.is_in_gap(&known.time)
+            || active
+                .pieces
+                .iter()
+                .filter(of_wait)
+                .any(|piece| self.is_in_gap(&(piece.arrival..piece.complete)));
+        if is_lost {
+            self.splits[active.index] = Err(UnknownCause::Lost);
+            return;
+        }
+        self.splits[active.index] = Ok(parts);
+        let explained = active.details.iter().filter_map(|(seen, piece)| {
+            let part = step_in(&known.time, piece, last_commit).part();
+            let ran = |stretch: &Range<i64>| piece.issue < stretch.end && piece.complete > stretch.start;
+            (part.is_some() || otherwise.iter().any(ran)).then_some(Explained {
+                seen: *seen,
+                part,
+                piece: *piece,
+            })
+        });
+        if known.is_explained {
+            self.explained.insert(active.index, explained.collect());
+        }
+    }
+
+    /// Whether events were lost in this time.
+    fn is_in_gap(&self, time: &Range<i64>) -> bool {
+        let next = self.gaps.partition_point(|gap| gap.end < time.start);
+        self.gaps.get(next).is_some_and(|gap| gap.start <= time.end)
+    }
+
+    /// Divides all waits of which some are still in progress at the end of the requests.
+    fn end(&mut self) {
+        self.begin_until(i64::MAX);
+        self.end_until(i64::MAX);
+    }
+}
+
+/// Sorts stretches of time, and joins those that overlap.
+fn joined(stretches: impl Iterator<Item = Range<i64>>) -> Arc<[Range<i64>]> {
+    let mut sorted: Vec<_> = stretches.collect();
+    sorted.sort_by_key(|stretch| stretch.start);
+    let mut out: Vec<Range<i64>> = Vec::new();
+    for stretch in sorted {
+        match out.last_mut() {
+            Some(last) if stretch.start <= last.end => last.end = last.end.max(stretch.end),
+            _ => out.push(stretch),
+        }
+    }
+    out.into()
+}
+
+impl Active {
+    /// Adds a request, if it ran during the wait. Returns the number of requests that are held in addition.
+    fn add(&mut self, wait: &Known, seen: &Seen, has_room: bool) -> usize {
+        let owner = match seen.request.pid {
+            Some(pid) if wait.pid == Some(pid) => Owner::Own,
+            Some(pid) if wait.writers.contains(&pid) => Owner::Writer,
+            _ => Owner::Other,
+        };
+        let Some(piece) = Piece::new(&seen.request, owner, seen.device) else { return 0 };
+        if piece.arrival >= wait.time.end || piece.complete <= wait.time.start || self.is_given_up {
+            return 0;
+        }
+        if !has_room {
+            self.is_given_up = true;
+            return 0;
+        }
+        self.pieces.push(piece);
+        if wait.is_explained && self.details.len() < MOST_DETAILS {
+            self.details.push((*seen, piece));
+        }
+        1
+    }
+}
