@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
 use emmclab_synth::{Fitter, SynthOptions, Synthesizer, WorkloadModel, presets};
-use emmclab_trace::{Error, Header, Kind, Ledger, Nanos, Recorded, read_settings};
+use emmclab_trace::{Error, Flags, Header, Kind, Ledger, Nanos, Recorded, read_settings};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -91,8 +91,9 @@ impl PySynthesis {
         let header = Header {
             source: model.0.source.clone(),
             format: "synthetic".to_owned(),
-            // A model states sizes, places and times, but not what the application wanted to be durable.
-            recorded: Some(Recorded::NONE),
+            // A model states sizes, places, times and which writes are those of a journal, but not what the application wanted to
+            // be durable.
+            recorded: Some(Recorded::of(&[], Flags::SYNC.union(Flags::META))),
             clock: "relative".to_owned(),
             note: model.0.note.clone(),
             ..Header::default()
