@@ -258,6 +258,8 @@ class LearnedProgram:
     known: dict[str, int]
     #: Times of the thread that the user waits for.
     user: LearnedTime
+    #: The kinds of calls in the recording, if it is of these only.
+    only_calls: list[str]
     #: Calls that the program leaves out, and lines that are no calls, by their kind.
     dropped: dict[str, int]
 

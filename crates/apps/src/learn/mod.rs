@@ -11,6 +11,7 @@ mod files;
 mod ftrace;
 mod items;
 mod recording;
+mod selection;
 mod strace;
 mod user;
 mod waits;
@@ -88,6 +89,8 @@ pub struct Learned {
     pub lines: u64,
     /// Number of lines that are not calls of the format, and were ignored.
     pub unreadable_lines: u64,
+    /// The kinds of calls in the recording, if it is of these only; empty for a recording of all calls.
+    pub only_calls: Vec<String>,
     /// Numbers of calls that the program omits, and of lines that are not calls, by their kind.
     pub dropped: BTreeMap<String, u64>,
     /// Times by cause, and what the recording cannot show.
@@ -99,8 +102,8 @@ pub struct Learned {
 /// Learns a program from a recording.
 ///
 /// # Errors
-/// [`Kind::Syntax`] with the line if the first lines are not a recording. [`Kind::Value`] if there are no calls or too many, or if a device
-/// cannot change most of the user's time. [`Kind::Config`] for an unknown thread or an impossible CPU factor.
+/// [`Kind::Syntax`] with the line if the first lines are not a recording. [`Kind::Value`] if there are no calls or too many, if there are
+/// syncs and no writes, or if a device cannot change most of the user's time. [`Kind::Config`] for an unknown thread or an impossible CPU factor.
 pub fn learn(mut reader: impl BufRead, options: &LearnOptions) -> Result<Learned> {
     if !(options.cpu_factor > 0.0 && options.cpu_factor <= MOST_CPU_FACTOR) {
         return Err(Error::new(Kind::Config, "is not a CPU factor")
@@ -183,8 +186,11 @@ pub fn learn(mut reader: impl BufRead, options: &LearnOptions) -> Result<Learned
     };
     recording.finish();
     let length = recording.last - recording.first.unwrap_or(recording.last);
+    let only_calls = selection::only(&recording.calls)?;
+    let only =
+        if only_calls.is_empty() { String::new() } else { format!(", only of {}", only_calls.join(", ")) };
     let about = format!(
-        "Learned from a recording of {format}: {} calls of {} threads in {:.1} s",
+        "Learned from a recording of {format}: {} calls{only} of {} threads in {:.1} s",
         recording.known.calls,
         recording.threads.len(),
         length as f64 / 1e9,
@@ -202,6 +208,7 @@ pub fn learn(mut reader: impl BufRead, options: &LearnOptions) -> Result<Learned
         unreadable_lines: unreadable,
         known: recording.known,
         user,
+        only_calls,
         dropped: recording.dropped,
         program,
     })

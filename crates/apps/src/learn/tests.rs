@@ -470,3 +470,19 @@ fn a_synchronous_write_is_a_write_and_a_sync() {
         assert!(steps.last().unwrap().contains(&format!("{sync} =")), "{steps:?}");
     }
 }
+
+#[test]
+fn a_recording_of_some_calls_is_named_and_without_writes_its_syncs_are_refused() {
+    let opened = "1 10.0 openat(AT_FDCWD, \"/data/a\", O_RDWR|O_CREAT, 0644) = 3</data/a> <0.0001>\n";
+    let synced = "1 10.1 fsync(3</data/a>) = 0 <0.002>\n1 10.2 +++ exited with 0 +++\n";
+    let error = learn(format!("{opened}{synced}").as_bytes(), &options()).unwrap_err();
+    assert!(error.to_string().ends_with("of these calls only: fsync, openat"), "{error}");
+    assert!(error.hint_text().unwrap().contains("without -e"));
+    let written = "1 10.05 write(3</data/a>, \"\"..., 4096) = 4096 <0.0001>\n";
+    let (found, program) = learned(&format!("{opened}{written}{synced}"));
+    assert_eq!(found.only_calls, ["fsync", "openat", "write"]);
+    assert!(program.about.contains("only of fsync, openat, write"), "{}", program.about);
+    // What the hint asks to record.
+    let whole = format!("1 9.9 brk(NULL) = 0x1000 <0.0001>\n{opened}{written}{synced}");
+    assert!(learned(&whole).0.only_calls.is_empty());
+}

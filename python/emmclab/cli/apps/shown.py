@@ -166,6 +166,9 @@ def _show_threads(console: Console, threads: Sequence[Thread]) -> None:
 def show_learned(console: Console, found: LearnedProgram, output: Path, cpu_factor: float) -> None:
     """Print the learned program and the limits of the recording."""
     known = found.known
+    if found.only_calls:
+        text = f"the recording holds these calls only, and the program lacks all others: {', '.join(found.only_calls)}"
+        console.print(Text(text, "yellow"), soft_wrap=True)
     console.print(
         Text(
             f"{output}: {known['file_operations']:,} file operations of {found.threads:,} threads on "

@@ -17,6 +17,7 @@ use paths::{is_here, is_virtual, plain};
 use super::call::{Argument, Call};
 use super::files::{Description, Durable, Files, Open, Place};
 use super::items::{Behind, Item, Open as OpenEnd, Operation, Thread};
+pub(super) use waiting::is_wait;
 use waiting::{POLLS, is_timer, reaches_storage, waits};
 
 /// Placeholder for the folder of a process if it is unknown; relative paths are placed below it.
@@ -68,6 +69,8 @@ pub(super) struct Recording {
     folders: Vec<String>,
     pub files: Files,
     pub known: Known,
+    /// Counts of calls by name.
+    pub calls: BTreeMap<String, u64>,
     /// Counts by kind of calls without a corresponding step, and of lines that are not calls.
     pub dropped: BTreeMap<String, u64>,
     causes: causes::Causes,
@@ -155,6 +158,12 @@ impl Recording {
     pub fn call(&mut self, call: &Call) {
         let thread = self.thread(call.thread, call.begun);
         self.known.calls += 1;
+        match self.calls.get_mut(&call.name) {
+            Some(count) => *count += 1,
+            None => {
+                self.calls.insert(call.name.clone(), 1);
+            }
+        }
         self.last = self.last.max(call.ended);
         self.known.untimed_calls += u64::from(!call.timed);
         let took = (call.ended - call.begun).max(0);

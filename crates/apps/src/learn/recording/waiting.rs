@@ -81,10 +81,15 @@ pub(super) fn reaches_storage(name: &str) -> bool {
     REACH_STORAGE.contains(&name)
 }
 
+/// Whether calls of this name wait.
+pub(in crate::learn) fn is_wait(name: &str) -> bool {
+    [POLLS, SLEEPS, WAITS].iter().any(|names| names.contains(&name))
+}
+
 /// Whether a call that is not on a file of a device waits.
 pub(super) fn waits(call: &Call, on_channel: bool) -> bool {
     let name = call.name.as_str();
-    [POLLS, SLEEPS, WAITS].iter().any(|names| names.contains(&name))
+    is_wait(name)
         || matches!(name, "read" | "readv" | "recvfrom" | "recvmsg")
         || on_channel && matches!(name, "write" | "writev" | "sendto" | "sendmsg")
         || waits_for_a_lock(call)
