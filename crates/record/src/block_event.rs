@@ -41,8 +41,8 @@ pub struct BlockEvent {
     pub pid: i32,
     /// Name of that task, padded with zeros; empty if the event has none.
     pub comm: [u8; 16],
-    /// Whether a completion reports an error.
-    pub failed: bool,
+    /// The error of a completion as the kernel's negative number; 0 if there is none.
+    pub error: i32,
     /// Whether it is `block_io_start` or `block_io_done`.
     pub accounted: bool,
 }
@@ -112,9 +112,9 @@ impl BlockDecoder {
                 Some(comm) => fixed(comm.text(order, record)?),
                 None => [0; 16],
             },
-            failed: match &self.error {
-                Some(error) => number(error)? as i32 != 0,
-                None => false,
+            error: match &self.error {
+                Some(error) => -(number(error)? as i32).saturating_abs(),
+                None => 0,
             },
             accounted: self.accounted,
         })

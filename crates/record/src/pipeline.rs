@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use emmclab_trace::formats::{Letters, read_rwbs};
 use emmclab_trace::{
-    Activity, BATCH_ROWS, Batch, BatchBuilder, DecodedEvent, Event, Flags, Gap, GrowingNames, Ledger,
-    Matcher, Merge, NameId, Names, Nanos, Request, unfilled,
+    Activity, BATCH_ROWS, Batch, BatchBuilder, DecodedEvent, Event, Gap, GrowingNames, Ledger, Matcher, Merge,
+    NameId, Names, Nanos, Request, unfilled,
 };
 
 use crate::block_event::BlockEvent;
@@ -158,8 +158,8 @@ impl Pipeline {
 
     fn block(&mut self, time: Nanos, event: &BlockEvent) {
         let BlockEvent { kind, sector, sectors, pid, .. } = *event;
-        let (op, flags) = match read_rwbs(unfilled(&event.rwbs), 0) {
-            Ok(Letters::Request(operation)) => operation.of(sectors),
+        let operation = match read_rwbs(unfilled(&event.rwbs), 0) {
+            Ok(Letters::Request(operation)) => operation,
             Ok(Letters::Zone(command)) => {
                 self.matcher.zone(command, kind);
                 self.ledger.skipped += 1;
@@ -176,8 +176,9 @@ impl Pipeline {
         if is_new {
             self.matcher.add_disk(device, event.device >> 20);
         }
-        let flags = if event.failed { flags.union(Flags::FAILED) } else { flags };
-        let read = Event { time, kind, device, op, flags, sector, sectors, pid: Some(pid), process };
+        let (op, flags) = operation.of(sectors);
+        let (error, zeroes, pid) = (event.error, operation.is_zeroes(sectors), Some(pid));
+        let read = Event { time, kind, device, op, flags, sector, sectors, pid, process, error, zeroes };
         let task = unfilled(&event.comm);
         if event.accounted {
             self.matcher.accounted(read, task, &mut self.ledger, &mut self.done);

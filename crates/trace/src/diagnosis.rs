@@ -70,6 +70,10 @@ pub(crate) fn no_request(tally: &Tally, ledger: &Ledger, header: &Header, lenien
         () if header.format == "perfetto" => PERFETTO,
         () => KERNEL,
     };
+    if let Some(packets) = tally.packets.as_deref().filter(|_| ledger.unpaired == 0) {
+        return error(format!("the trace holds no read or write, but {packets}"))
+            .hint("record while files are read or written: such commands of programs (INQUIRY, SMART) move no blocks");
+    }
     let commands = commands(header);
     let seen = [vocabulary.issue, vocabulary.complete].map(|name| tally.of(name) > 0);
     let tracer = tally.tracer.as_deref().filter(|tracer| !matches!(*tracer, "nop" | "blk"));

@@ -13,6 +13,8 @@ pub struct Tally {
     counts: Vec<(String, u64)>,
     /// The tracer that the recording names (`# tracer: function`), if any.
     pub tracer: Option<String>,
+    /// The packets of programs in words, if any.
+    pub packets: Option<String>,
     /// The hint that names missing parts of the recording; `None` if none is missing.
     pub missing: Option<String>,
 }

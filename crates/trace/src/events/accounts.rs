@@ -75,7 +75,9 @@ impl AccountedRequests {
         self.count -= 1;
         if let Some(mut request) = request {
             request.complete = Some(event.time.max(request.arrival));
-            request.flags = request.flags.union(event.flags.intersection(Flags::FAILED));
+            if event.error != 0 {
+                request.flags = request.flags.union(Flags::FAILED);
+            }
             self.done.push(request);
         }
     }

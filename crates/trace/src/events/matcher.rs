@@ -16,7 +16,7 @@ use super::writers::JOURNAL_THREAD;
 use crate::ledger::Ledger;
 use crate::names::Names;
 use crate::pairing::{Event, EventKind, Pairer};
-use crate::zones::{ZoneCommand, ZoneCommands};
+use crate::zones::ZoneCommand;
 
 /// Maximum number of MMC disks, of SCSI disks, and of hosts whose disks are known.
 const MOST_DISKS: usize = 64;
@@ -48,7 +48,6 @@ pub struct Matcher {
     level: Level,
     driver: DriverRequests,
     accounted: AccountedRequests,
-    zones: ZoneCommands,
     meter: Meter,
     tasks: Tasks,
     mmc_disks: Vec<NameId>,
@@ -119,7 +118,24 @@ impl Matcher {
 
     /// Counts a step of a command to a zone, which is not a request.
     pub fn zone(&mut self, command: ZoneCommand, step: EventKind) {
-        self.zones.see(command, step);
+        self.pairer.zone(command, step);
+    }
+
+    /// Counts a step of a packet of a program, which is not a request. `code` is its operation code, if it is recorded.
+    pub fn packet(&mut self, code: Option<u8>, step: EventKind) {
+        self.pairer.packet(code, step);
+    }
+
+    /// Notes that I/O was passed on from the device of this name.
+    pub(crate) fn remap(&mut self, from: &str, devices: &Names) {
+        if let Some(device) = devices.id(from) {
+            self.pairer.remap(device);
+        }
+    }
+
+    /// The packets of programs in words; `None` if there are none.
+    pub fn packets(&self) -> Option<String> {
+        self.pairer.packets()
     }
 
     /// Handles `block_io_start` (as [`EventKind::Insert`]) or `block_io_done` (as [`EventKind::Complete`]), which add nothing
@@ -205,7 +221,8 @@ impl Matcher {
         let sectors = u32::try_from(bytes / SECTOR_BYTES).unwrap_or(u32::MAX);
         let (flags, pid, process) = (Flags::default(), None, None);
         let kind = EventKind::Submit;
-        let event = Event { time, kind, device, op, flags, sector, sectors, pid, process };
+        let (error, zeroes) = (0, false);
+        let event = Event { time, kind, device, op, flags, sector, sectors, pid, process, error, zeroes };
         self.pairer.feed(&event, ledger, out);
         if self.under_way.len() >= MOST_COMMANDS {
             self.under_way.clear();
@@ -296,11 +313,11 @@ impl Matcher {
         }
     }
 
-    /// The note for the trace: how requests were made if not from block events, and the commands to zones. `None` if there is
-    /// neither.
+    /// The note for the trace: how requests were made if not from block events, commands to zones, writes of zeroes, and errors.
+    /// `None` if there is nothing to note.
     pub fn note(&self) -> Option<String> {
         let made = self.accounted.note().or_else(|| self.driver.note());
-        let notes: Vec<_> = made.into_iter().chain(self.zones.note()).collect();
+        let notes: Vec<_> = made.into_iter().chain(self.pairer.note()).collect();
         (!notes.is_empty()).then(|| notes.join("; "))
     }
 

@@ -3,8 +3,8 @@
 
 use emmclab_base::{Error, Flags, Kind, Op, Result};
 
-use super::ftrace::range;
-use super::rwbs::{self, Letters};
+use super::ftrace::{packet_of, range, remapped_from};
+use super::rwbs::{self, Letters, Operation};
 use super::text::{blank_separated, is_digits, need, unsigned};
 use crate::pairing::EventKind;
 use crate::zones::ZoneCommand;
@@ -20,6 +20,15 @@ pub(super) struct Action {
     pub flags: Flags,
     pub sector: u64,
     pub sectors: u32,
+    pub zeroes: bool,
+}
+
+impl Action {
+    #[inline]
+    pub fn new(kind: EventKind, operation: Operation, sector: u64, sectors: u32) -> Self {
+        let (op, flags) = operation.of(sectors);
+        Self { kind, op, flags, sector, sectors, zeroes: operation.is_zeroes(sectors) }
+    }
 }
 
 /// The kind of event of an action's letter; `None` for other letters.
@@ -39,28 +48,33 @@ fn kind_of(letter: &[u8]) -> Option<EventKind> {
 }
 
 /// Whether this is the letter of an action.
-pub(super) fn is_action(letter: &[u8]) -> bool {
+pub(crate) fn is_action(letter: &[u8]) -> bool {
     kind_of(letter).is_some() || OTHER_ACTIONS.contains(&letter)
 }
 
 /// The meaning of a line with an action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Step {
+pub(super) enum Step<'a> {
     /// A step of a request.
     Request(Action),
+    /// A step of a packet of a program, with its operation code.
+    Packet(Option<u8>, EventKind),
+    /// I/O was passed on from the device of this name.
+    Remap(&'a str),
     /// A step of a command to a zone.
     Zone(ZoneCommand, EventKind),
     /// Any other action.
     Other,
 }
 
-impl Step {
+impl<'a> Step<'a> {
     /// Reads an action and the fields after it; `column` is the column of the action, for errors.
-    pub(super) fn read(text: &[u8], column: u64) -> Result<Self> {
+    pub(super) fn read(text: &'a [u8], column: u64) -> Result<Self> {
         let mut fields = blank_separated(text);
         let letter = need(&mut fields, "action", column)?;
         if OTHER_ACTIONS.contains(&letter) {
-            return Ok(Step::Other);
+            let from = if letter == b"A" { remapped_from(text) } else { None };
+            return Ok(from.map_or(Step::Other, Step::Remap));
         }
         let kind = kind_of(letter).ok_or_else(|| {
             Error::new(Kind::Value, "is not an action of blkparse").of_field("action", column, letter)
@@ -71,14 +85,13 @@ impl Step {
         };
         let rest = rest_after(text, 2);
         if is_command(rest) {
-            return Ok(Step::Other);
+            return Ok(Step::Packet(packet_of(rest), kind));
         }
         let (sector, sectors, kind) = match zero_length(rest) {
             Some(sector) => (unsigned(sector, "sector", column + 2)?, 0, kind),
             None => range(&mut blank_separated(rest), kind)?,
         };
-        let (op, flags) = operation.of(sectors);
-        Ok(Step::Request(Action { kind, op, flags, sector, sectors }))
+        Ok(Step::Request(Action::new(kind, operation, sector, sectors)))
     }
 }
 
@@ -118,7 +131,7 @@ mod tests {
     fn read(text: &str) -> Option<Action> {
         match Step::read(text.as_bytes(), 6).unwrap() {
             Step::Request(action) => Some(action),
-            Step::Zone(..) | Step::Other => None,
+            Step::Zone(..) | Step::Packet(..) | Step::Remap(_) | Step::Other => None,
         }
     }
 
@@ -148,14 +161,13 @@ mod tests {
 
     #[test]
     fn other_actions_and_commands_of_scsi_are_no_requests() {
-        for text in [
-            "P   N [dd]",
-            "A   W 8 + 8 <- (179,1) 0",
-            "m   N cfq: x",
-            "D   R 36 (12 00 00 24 00) [udevd]",
-            "D   N (1b 00) [x]",
-        ] {
-            assert_eq!(read(text), None, "{text}");
+        for text in ["P   N [dd]", "m   N cfq: x"] {
+            assert_eq!(Step::read(text.as_bytes(), 6).unwrap(), Step::Other, "{text}");
+        }
+        assert_eq!(Step::read(b"A   W 8 + 8 <- (179,1) 0", 6).unwrap(), Step::Remap("179,1"));
+        for (text, code) in [("D   R 36 (12 00 00 24 00) [udevd]", 0x12), ("D   N (1b 00) [x]", 0x1b)] {
+            let step = Step::read(text.as_bytes(), 6).unwrap();
+            assert_eq!(step, Step::Packet(Some(code), EventKind::Issue), "{text}");
         }
     }
 

@@ -8,11 +8,11 @@
 use std::borrow::Cow;
 use std::path::Path;
 
-use emmclab_base::{Error, Flags, Kind, Nanos, Request, Result};
+use emmclab_base::{Error, Kind, Nanos, Request, Result};
 
 use super::blk_action::{Action, Step, is_action, rest_after};
 use super::format::{Format, Origin, ReadOptions, Times};
-use super::ftrace::{device_name, is_failed};
+use super::ftrace::{device_name, error_of};
 use super::input::Input;
 use super::text::{
     Context, LastName, LineFormat, LineSource, blank_separated, cuts_a_length, decimal_time, is_decimal,
@@ -25,7 +25,6 @@ use crate::pairing::{Event, EventKind, Pairer};
 use crate::recorded::Recorded;
 use crate::source::Source;
 use crate::tally::Tally;
-use crate::zones::ZoneCommands;
 
 pub(super) static FORMAT: Format = Format {
     name: "blkparse",
@@ -77,7 +76,6 @@ fn open(input: Input, options: &ReadOptions) -> Result<Box<dyn Source>> {
         process: LastName::default(),
         device: LastName::default(),
         actions: [0; LAST_LETTER as usize + 1],
-        zones: ZoneCommands::default(),
         in_summary: false,
     };
     Ok(Box::new(LineSource::new(format, input, options)))
@@ -92,7 +90,6 @@ struct Blkparse {
     device: LastName,
     /// Number of events by the first letter of their action.
     actions: [u64; LAST_LETTER as usize + 1],
-    zones: ZoneCommands,
     in_summary: bool,
 }
 
@@ -175,6 +172,7 @@ impl LineFormat for Blkparse {
         if self.device.last().is_none_or(|(_, last)| last != device) && !begins_like_an_event(line) {
             return self.pass(line, context);
         }
+        context.begins_again |= self.in_summary;
         self.in_summary = false;
         let device = self.device.id(device, &mut context.devices, |raw| device_name(raw, 1))?;
         unsigned(need(&mut fields, "cpu", 2)?, "cpu", 2)?;
@@ -197,14 +195,17 @@ impl LineFormat for Blkparse {
             return Ok(());
         }
         self.actions[usize::from(rest[0].min(LAST_LETTER))] += 1;
-        let Action { kind, op, flags, sector, sectors } = match step {
+        let Action { kind, op, flags, sector, sectors, zeroes } = match step {
             Step::Request(action) => action,
-            Step::Zone(command, kind) => {
-                self.zones.see(command, kind);
-                context.skip();
-                return Ok(());
-            }
-            Step::Other => {
+            other => {
+                match other {
+                    Step::Zone(command, kind) => self.pairer.zone(command, kind),
+                    Step::Packet(code, kind) => self.pairer.packet(code, kind),
+                    Step::Remap(from) => {
+                        context.devices.id(from).into_iter().for_each(|from| self.pairer.remap(from));
+                    }
+                    Step::Request(_) | Step::Other => {}
+                }
                 context.skip();
                 return Ok(());
             }
@@ -216,9 +217,9 @@ impl LineFormat for Blkparse {
             }
             _ => None,
         };
-        let failed = kind == EventKind::Complete && is_failed(rest);
-        let flags = if failed { flags.union(Flags::FAILED) } else { flags };
-        let event = Event { time, kind, device, op, flags, sector, sectors, pid: Some(id), process };
+        let error = if kind == EventKind::Complete { error_of(rest) } else { 0 };
+        let pid = Some(id);
+        let event = Event { time, kind, device, op, flags, sector, sectors, pid, process, error, zeroes };
         self.pairer.feed(&event, &mut context.ledger, out);
         Ok(())
     }
@@ -241,14 +242,16 @@ impl LineFormat for Blkparse {
     }
 
     fn tally(&self) -> Tally {
-        Tally::new((0..).map(char::from).zip(self.actions))
+        let mut tally = Tally::new((0..).map(char::from).zip(self.actions));
+        tally.packets = self.pairer.packets();
+        tally
     }
 
     fn header(&self) -> Header {
         Header {
             format: FORMAT.name.into(),
             clock: "relative".into(),
-            note: self.zones.note(),
+            note: self.pairer.note(),
             ..Header::default()
         }
     }

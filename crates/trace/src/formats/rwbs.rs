@@ -20,6 +20,14 @@ pub struct Operation {
     flags: Flags,
     /// Whether it is `N`, for which the kernel has no letter.
     is_unnamed: bool,
+    /// Whether it is `WZ`.
+    is_zeroes: bool,
+}
+
+impl From<Op> for Operation {
+    fn from(op: Op) -> Self {
+        Self { op, flags: Flags::default(), is_unnamed: false, is_zeroes: false }
+    }
 }
 
 impl Operation {
@@ -29,6 +37,24 @@ impl Operation {
     pub fn of(self, sectors: u32) -> (Op, Flags) {
         let op = if self.is_unnamed && sectors == 0 { Op::Discard } else { self.op };
         (op, self.flags)
+    }
+
+    /// Whether a request of this many sectors is a write of zeroes.
+    #[inline]
+    pub fn is_zeroes(self, sectors: u32) -> bool {
+        sectors > 0 && (self.is_unnamed || self.is_zeroes)
+    }
+
+    /// Operation and flags of a request without sectors in a table, where each line is a whole request. A write that has nothing but
+    /// a flush before it or forced unit access (`FWS`, `WFS`) is a flush. `None` for a command without data (`N`).
+    pub fn without_sectors(self) -> Option<(Op, Flags)> {
+        let of_flush = Flags::PREFLUSH.union(Flags::FUA);
+        let is_flush = self.op == Op::Flush || self.op == Op::Write && self.flags.intersects(of_flush);
+        match () {
+            () if is_flush => Some((Op::Flush, self.flags.difference(of_flush))),
+            () if self.is_unnamed => None,
+            () => Some((self.op, self.flags)),
+        }
     }
 }
 
@@ -53,9 +79,9 @@ pub fn read(field: &[u8], column: u64) -> Result<Letters> {
 ///
 /// # Errors
 /// As [`read`].
-pub fn parse(field: &[u8], column: u64) -> Result<(Op, Flags)> {
+pub fn parse(field: &[u8], column: u64) -> Result<Operation> {
     match zone_command(field) {
-        None => of_request(field, column).map(|Operation { op, flags, .. }| (op, flags)),
+        None => of_request(field, column),
         Some(command) => {
             Err(Error::new(Kind::Value, format!("is a {}, which is no request", command.name()))
                 .of_field("rwbs", column, field))
@@ -88,7 +114,7 @@ fn of_request(field: &[u8], column: u64) -> Result<Operation> {
         b"WS" => (Op::Write, Flags::SYNC),
         _ => return of_letters(field, column),
     };
-    Ok(Operation { op, flags, is_unnamed: false })
+    Ok(Operation { op, flags, is_unnamed: false, is_zeroes: false })
 }
 
 fn of_letters(field: &[u8], column: u64) -> Result<Operation> {
@@ -98,6 +124,7 @@ fn of_letters(field: &[u8], column: u64) -> Result<Operation> {
         rest => (Flags::default(), rest),
     };
     let is_unnamed = flags != Flags::PREFLUSH && rest.starts_with(b"N");
+    let is_zeroes = rest.starts_with(b"WZ");
     let (op, rest) = match rest {
         [b'D', b'E', rest @ ..] => (Op::SecureErase, rest),
         [b'D', rest @ ..] => (Op::Discard, rest),
@@ -122,7 +149,7 @@ fn of_letters(field: &[u8], column: u64) -> Result<Operation> {
             _ => return Err(bad()),
         });
     }
-    Ok(Operation { op, flags, is_unnamed })
+    Ok(Operation { op, flags, is_unnamed, is_zeroes })
 }
 
 #[cfg(test)]
@@ -131,7 +158,7 @@ mod tests {
 
     #[test]
     fn letters_are_read_as_the_kernel_writes_them() {
-        let read = |text: &str| parse(text.as_bytes(), 1).unwrap();
+        let read = |text: &str| parse(text.as_bytes(), 1).unwrap().of(8);
         assert_eq!(read("R"), (Op::Read, Flags(0)));
         assert_eq!(read("RAM"), (Op::Read, Flags::READAHEAD.union(Flags::META)));
         assert_eq!(read("WFSM"), (Op::Write, Flags::FUA.union(Flags::SYNC).union(Flags::META)));
@@ -151,12 +178,22 @@ mod tests {
     #[test]
     fn a_write_of_zeroes_is_a_write_and_a_command_without_data_is_none() {
         for letters in ["WZS", "NS", "WS"] {
-            assert_eq!(parse(letters.as_bytes(), 1).unwrap(), (Op::Write, Flags::SYNC), "{letters}");
             let Ok(Letters::Request(operation)) = read(letters.as_bytes(), 1) else { panic!("{letters}") };
             assert_eq!(operation.of(8), (Op::Write, Flags::SYNC), "{letters}");
             let none = if letters == "NS" { Op::Discard } else { Op::Write };
             assert_eq!(operation.of(0), (none, Flags::SYNC), "{letters}");
         }
+    }
+
+    #[test]
+    fn in_a_table_a_write_of_nothing_with_a_flush_is_a_flush() {
+        let empty = |letters: &str| parse(letters.as_bytes(), 1).unwrap().without_sectors();
+        for letters in ["F", "FF", "FN", "FW", "WF", "FWF"] {
+            assert_eq!(empty(letters), Some((Op::Flush, Flags::empty())), "{letters}");
+        }
+        assert_eq!(empty("WFS"), Some((Op::Flush, Flags::SYNC)));
+        assert_eq!([empty("N"), empty("NS")], [None, None]);
+        assert_eq!([empty("W"), empty("D")], [Op::Write, Op::Discard].map(|op| Some((op, Flags::empty()))));
     }
 
     #[test]

@@ -35,6 +35,8 @@ pub(super) struct Device {
     completions: bool,
     /// Whether the recording contains requeue events, so that it is known which requests the driver returns.
     requeues: bool,
+    /// Whether I/O of this device was passed on to another one.
+    passes_on: bool,
 }
 
 fn emit(open: &Open, complete: Nanos, books: &mut Books) {
@@ -63,6 +65,11 @@ fn lose(open: &Open, books: &mut Books) {
 }
 
 impl Device {
+    /// Notes that I/O of this device was passed on to another one.
+    pub(super) fn passes_on(&mut self) {
+        self.passes_on = true;
+    }
+
     /// Whether the device issues or completes requests itself.
     pub(super) fn is_active(&self) -> bool {
         self.issues || self.completions
@@ -88,7 +95,13 @@ impl Device {
             books.counts.flushes += 1;
             return;
         }
+        let is_first = stage > self.stage && self.stage > 0;
         self.stage = stage;
+        if is_first && let Some(open) = self.waiting.of_range(event).last() {
+            // This kernel allocates a request before it queues the I/O.
+            open.events += 1;
+            return;
+        }
         let mut open = Open::new(event);
         if event.op == Op::Flush || event.sectors == 0 && event.flags.contains(Flags::PREFLUSH) {
             open.request.op = Op::Flush;
@@ -111,10 +124,11 @@ impl Device {
     pub(super) fn merge(&mut self, event: &Event, books: &mut Books) {
         let newest = self.waiting.take_newest(event.sector, event.sectors, event.op);
         let newest = newest.map(|open| Open { events: open.events + 1, ..open });
-        // Allocation and insertion come after merging, so the I/O has no earlier event of its own.
-        let Some(joining) = newest.or_else(|| {
-            (event.kind != EventKind::RequestMerge && self.stage < QUEUED).then(|| Open::new(event))
-        }) else {
+        // Allocation and insertion come after merging, so the I/O may have no earlier event of its own.
+        let is_known = newest.is_some() || self.stage < QUEUED;
+        let Some(joining) =
+            newest.or_else(|| (event.kind != EventKind::RequestMerge).then(|| Open::new(event)))
+        else {
             books.counts.unmatched += 1;
             return;
         };
@@ -131,7 +145,8 @@ impl Device {
                 books.ledger.merged += 1;
                 self.waiting.put(target);
             }
-            None => self.waiting.put(joining),
+            None if is_known => self.waiting.put(joining),
+            None => books.counts.unmatched += 1,
         }
     }
 
@@ -296,6 +311,9 @@ impl Device {
 
     /// Handles a completion of a part or all of a request.
     pub(super) fn complete(&mut self, event: &Event, books: &mut Books) {
+        if self.passes_on && !self.issues {
+            return self.complete_passed_on(event, books);
+        }
         if !self.completions {
             self.completions = true;
             let repeated = self.issued.join_repeated();
@@ -328,7 +346,7 @@ impl Device {
         };
         let Some(mut open) = found else { return lose(&Open::new(event), books) };
         open.events += 1;
-        open.request.flags = open.request.flags.union(event.flags.intersection(Flags::FAILED));
+        open.fail(event);
         let done = event.sector.saturating_add(u64::from(event.sectors));
         if done < open.end {
             open.position = done;
@@ -342,10 +360,22 @@ impl Device {
         }
     }
 
+    /// Handles the completion of I/O that was passed on to another device, whose request it is.
+    #[cold]
+    fn complete_passed_on(&mut self, event: &Event, books: &mut Books) {
+        books.counts.passed_on += 1;
+        if event.sectors > 0
+            && let Some(open) = self.take_waiting(event, books)
+        {
+            books.ledger.skipped += 1;
+            books.counts.passed_on += open.events;
+        }
+    }
+
     /// Handles a completion before any issue or queue event. If none of these follows, it is all that is known of its request.
     fn complete_early(&mut self, event: &Event, is_flush: bool, books: &mut Books) {
         let mut open = Open::new(event);
-        open.request.flags = event.flags;
+        open.fail(event);
         if is_flush {
             (open.request.op, open.request.sector, open.request.sectors) = (Op::Flush, Sector(0), 0);
         }
@@ -360,9 +390,15 @@ impl Device {
         books.ledger.ambiguous += u64::from(!is_only);
         if flush.serves {
             books.counts.flushes += flush.open.events;
+            let waiting = self.flushes.waiting.iter_mut();
+            for open in waiting.filter(|open| open.request.start == flush.open.request.start) {
+                open.request.complete = Some(event.time);
+                open.fail(event);
+            }
             return;
         }
-        flush.open.request.flags = event.flags.intersection(Flags::FAILED);
+        flush.open.request.flags = Flags::default();
+        flush.open.fail(event);
         // The kernel states no sector for its own flush.
         flush.open.request.sector = Sector(0);
         emit(&flush.open, event.time, books);
@@ -370,11 +406,13 @@ impl Device {
 
     /// Handles the completion of length 0 that ends a flush, or a write with flushes before or after its data.
     fn complete_sequence(&mut self, event: &Event, books: &mut Books) {
-        let finishing = self.finishing.take(event.sector, 0, event.op).map(|(open, _)| open);
-        if let Some(mut open) = finishing.or_else(|| self.flushes.waiting.pop_front()) {
+        let finishing = self.finishing.take(event.sector, 0, event.op).map(|(open, _)| (open, event.time));
+        // A flush ended with that of the kernel.
+        let flush = |open: Open| (open, open.request.complete.unwrap_or(event.time));
+        if let Some((mut open, end)) = finishing.or_else(|| self.flushes.waiting.pop_front().map(flush)) {
             open.events += 1;
-            open.request.flags = open.request.flags.union(event.flags.intersection(Flags::FAILED));
-            emit(&open, event.time, books);
+            open.fail(event);
+            emit(&open, end, books);
         } else if self.stage > 0 {
             lose(&Open::new(event), books);
         } else {

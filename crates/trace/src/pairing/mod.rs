@@ -12,7 +12,7 @@
 //!    same request again. If queueing is not recorded, it may be another request, and is counted as ambiguous too. After the
 //!    first requeue event of a device, it is another request, because this kernel reports what a driver returns.
 //! 4. A cache flush (`FWS`, no data) is executed by the next flush that the kernel issues (`FF`; before kernel 4.8 `FWS` at
-//!    sector 2^64-1), which serves all waiting flushes, and ends with a completion of length 0. A flush of the kernel for which
+//!    sector 2^64-1), which serves all waiting flushes and whose end is theirs; a completion of length 0 reports it. A flush of the kernel for which
 //!    nothing waits is a request itself. If the driver has several, the latest ends first, so that a lost completion makes no
 //!    later flush too long.
 //! 5. A write with a preflush, or with forced unit access on a device without it, includes flushes of the kernel: its data
@@ -23,7 +23,10 @@
 //! 7. A zone append (`ZA`) is issued at the start of its zone; its completion states the sector that was written. The completion
 //!    belongs to the oldest append of the same length to the zone that contains this sector.
 //! 8. I/O to a mapped device (dm, zram) is passed on to a disk, or served without a request. If other devices issue or complete
-//!    requests, the I/O of a device that never does is left out and counted as skipped.
+//!    requests, the I/O of a device that never does is left out and counted as skipped. A device that passes its I/O on (md) may
+//!    complete it, too, without ever issuing a request.
+//! 9. Early kernels allocate a request before they queue its I/O, and queue an I/O that is merged without an event: the earlier event
+//!    is then the arrival, and the event of merging adds the I/O.
 //!
 //! `start` of a request is the first time that any part of it was issued to the driver, including its flush. `issue` is the
 //! last time that its data was issued, or given to the device if the driver reports that. `complete` is the final completion.
@@ -33,6 +36,7 @@ mod counts;
 mod device;
 mod flushes;
 mod shelf;
+mod special;
 
 use std::collections::BTreeMap;
 
@@ -40,10 +44,12 @@ use appends::Appends;
 use counts::Books;
 pub use counts::EventCounts;
 use device::{ALLOCATED, Device, INSERTED, QUEUED};
+use special::Special;
 
 use emmclab_base::{Flags, NameId, Nanos, Op, Request, Sector};
 
 use crate::ledger::Ledger;
+use crate::zones::ZoneCommand;
 
 /// Maximum number of open requests of a device; if there are more, the oldest half is dropped.
 const MAX_OPEN: usize = 1 << 16;
@@ -123,6 +129,10 @@ pub struct Event {
     pub pid: Option<i32>,
     /// Name of that process.
     pub process: Option<NameId>,
+    /// The error of a completion as the kernel's negative number; 0 if there is none.
+    pub error: i32,
+    /// Whether it is a write of zeroes.
+    pub zeroes: bool,
 }
 
 /// Combines the events of any number of devices into requests. The memory is bounded by the number of requests that are
@@ -132,6 +142,7 @@ pub struct Pairer {
     devices: BTreeMap<NameId, Device>,
     counts: EventCounts,
     appends: Appends,
+    special: Special,
 }
 
 impl Pairer {
@@ -171,6 +182,13 @@ impl Pairer {
         let books = &mut Books { ledger, counts: &mut self.counts, out };
         // Events of drivers do not belong to the block layer.
         books.counts.seen += u64::from(event.kind != EventKind::Submit);
+        let without_data = books.counts.without_data;
+        if event.error != 0 && event.kind == EventKind::Complete {
+            self.special.error(event.error);
+        }
+        if event.zeroes {
+            self.special.zeroes(event.kind);
+        }
         match event.kind {
             EventKind::Queue => device.queue(event, QUEUED, books),
             EventKind::GetRequest => device.queue(event, ALLOCATED, books),
@@ -184,8 +202,38 @@ impl Pairer {
             }
             EventKind::Split(at) => device.split(event, at, books),
         }
+        if books.counts.without_data > without_data {
+            self.special.packet(None, event.kind);
+        }
         if device.is_full() {
             self.give_up(MAX_OPEN, ledger, out);
+        }
+    }
+
+    /// Counts a step of a command to a zone, which is not a request.
+    pub fn zone(&mut self, command: ZoneCommand, step: EventKind) {
+        self.special.zone(command, step);
+    }
+
+    /// Counts a step of a packet of a program, which is not a request. `code` is its operation code, if it is recorded.
+    pub fn packet(&mut self, code: Option<u8>, step: EventKind) {
+        self.special.packet(code, step);
+    }
+
+    /// The packets of programs in words; `None` if there are none.
+    pub fn packets(&self) -> Option<String> {
+        self.special.packets()
+    }
+
+    /// The note for the trace: commands to zones, writes of zeroes, and errors; `None` if there are none.
+    pub fn note(&self) -> Option<String> {
+        self.special.note()
+    }
+
+    /// Notes that I/O to this device was passed on to another one.
+    pub fn remap(&mut self, from: NameId) {
+        if let Some(device) = self.devices.get_mut(&from) {
+            device.passes_on();
         }
     }
 

@@ -67,6 +67,14 @@ impl Open {
         self.measure();
     }
 
+    /// Marks the request as failed if the completion states an error.
+    #[inline]
+    pub(super) fn fail(&mut self, completion: &Event) {
+        if completion.error != 0 {
+            self.request.flags = self.request.flags.union(Flags::FAILED);
+        }
+    }
+
     /// The end of its command, if the request was a single command without flushes and the end is between issue and completion.
     pub(super) fn served_at(&self, complete: Nanos) -> Option<Nanos> {
         let is_single = !self.in_parts && !self.sequenced;

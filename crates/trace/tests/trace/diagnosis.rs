@@ -29,6 +29,26 @@ fn a_trace_without_block_events_names_those_that_it_holds() {
 }
 
 #[test]
+fn packets_of_programs_are_named_and_no_pairing_is_blamed() {
+    let blkparse = "8,0 3 1 0.000000 9 D R 36 (12 00 00 24 00) [udevd]\n8,0 3 2 0.000100 0 C R (12 00 00 24 00) [0]\n\
+                    8,0 3 3 0.000200 9 D R 36 (12 00 00 24 00) [udevd]\n8,0 3 4 0.000300 0 C R (12 00 00 24 00) [0]\n";
+    let ftrace = "x-2 [000] ..... 1.000000: block_rq_issue: 8,0 N 512 (a1 08 0e 00) 0 + 1 [smartctl]\n\
+                  x-2 [000] ..... 1.000100: block_rq_complete: 8,0 N (a1 08 0e 00) 0 + 1 [0]\n";
+    let plain = ftrace.replace("a1 08 0e 00", "").replace("0 + 1", "18446744073709551615 + 0");
+    for (text, packets) in [
+        (blkparse, "2 packets of programs (2 x SCSI 0x12)"),
+        (ftrace, "1 packet of programs (1 x SCSI 0xa1)"),
+        (&plain, "1 packet of programs (1 x without data)"),
+    ] {
+        let (problem, hint) = refused(text);
+        assert!(problem.ends_with(&format!("no read or write, but {packets}")), "{problem}");
+        assert!(hint.contains("while files are read or written"), "{hint}");
+        // What the hint asks to record.
+        assert_eq!(requests(&format!("{ISSUE}{COMPLETE}{ftrace}")), 1);
+    }
+}
+
+#[test]
 fn another_tracer_is_named() {
     let (problem, hint) =
         refused("# tracer: function\n#\n dd-2 [000] ..... 1.000050: schedule <-do_syscall\n");

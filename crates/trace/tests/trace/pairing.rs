@@ -48,6 +48,8 @@ fn pair(text: &str) -> (Vec<Request>, Ledger) {
                 sectors: if split { 0 } else { number(4) as u32 },
                 pid: Some(7),
                 process: None,
+                error: 0,
+                zeroes: false,
             },
             &mut ledger,
             &mut out,
@@ -94,6 +96,18 @@ fn merges_that_were_not_recorded_are_seen_by_the_range() {
     let (requests, ledger) = pair("1 Q W 8 16\n3 D W 8 8\n4 D W 16 8\n8 C W 8 8\n9 C W 16 8");
     assert_eq!((requests.len(), ledger.split, ledger.unpaired), (2, 1, 0));
     assert_eq!(requests[1].arrival, Nanos(1));
+}
+
+#[test]
+fn a_kernel_that_allocates_a_request_before_it_queues_the_io_has_one_request_with_its_merges() {
+    // The order of events in Linux 2.6, as in the manual page of blkparse.
+    let (requests, ledger) = pair(
+        "0 G W 8 8\n1 Q W 8 8\n2 M W 16 8\n3 M W 24 8\n4 D W 8 24\n9 C W 8 24\n10 G W 64 8\n11 Q W 64 8\n12 F W 56 8\n\
+         13 D W 56 16\n19 C W 56 16",
+    );
+    assert_eq!(requests.iter().map(times).collect::<Vec<_>>(), [[0, 4, 4, 9], [11, 13, 13, 19]]);
+    assert_eq!((requests[0].sectors, requests[1].sectors), (24, 16));
+    assert_eq!((ledger.merged, ledger.paired, ledger.unpaired, ledger.ambiguous), (3, 2, 0, 0));
 }
 
 #[test]
@@ -184,11 +198,16 @@ fn a_partial_completion_moves_the_request_on() {
 #[test]
 fn a_bare_flush_is_served_by_the_next_flush_of_the_kernel() {
     let (requests, ledger) = pair("1 Q FW 0 0\n3 D FF 0 0\n8 C FF 18446744073709551615 0\n9 C W 0 0");
-    assert_eq!((requests[0].op, requests[0].sectors, times(&requests[0])), (Op::Flush, 0, [1, 3, 3, 9]));
+    assert_eq!((requests[0].op, requests[0].sectors, times(&requests[0])), (Op::Flush, 0, [1, 3, 3, 8]));
     assert_eq!((requests.len(), ledger.paired, ledger.unpaired), (1, 1, 0));
-    // Two that wait share one.
+    // Two that wait share one, and end with it.
     let (requests, _) = pair("1 Q FW 0 0\n2 Q FW 0 0\n3 D FF 0 0\n8 C FF 0 0\n9 C W 0 0\n10 C W 0 0");
-    assert_eq!(requests.iter().map(times).collect::<Vec<_>>(), [[1, 3, 3, 9], [2, 3, 3, 10]]);
+    assert_eq!(requests.iter().map(times).collect::<Vec<_>>(), [[1, 3, 3, 8], [2, 3, 3, 8]]);
+    // One that came later waits for the next.
+    let (requests, _) = pair(
+        "1 Q FW 0 0\n3 D FF 0 0\n4 Q FW 0 0\n8 C FF 0 0\n9 C W 0 0\n10 D FF 0 0\n12 C FF 0 0\n13 C W 0 0",
+    );
+    assert_eq!(requests.iter().map(times).collect::<Vec<_>>(), [[1, 3, 3, 8], [4, 10, 10, 12]]);
 }
 
 #[test]
@@ -356,7 +375,7 @@ fn a_command_that_passes_through_ends_nobodys_flush() {
     let text = "0 Q FWS 0 0\n10 D FF 0 0\n20 C DS 0 0\n25 C R 0 0\n30 C FF 0 0\n31 C FWS 0 0";
     let (requests, ledger) = pair(text);
     let [flush] = requests[..] else { panic!("{requests:?}") };
-    assert_eq!((flush.op, flush.complete, ledger.unpaired), (Op::Flush, Some(Nanos(31)), 0));
+    assert_eq!((flush.op, flush.complete, ledger.unpaired), (Op::Flush, Some(Nanos(30)), 0));
 }
 
 #[test]
@@ -370,7 +389,7 @@ fn a_flush_of_the_kernel_that_nothing_waits_for_is_a_request() {
 fn the_kernels_flush_before_4_8_is_an_empty_write_behind_the_last_sector() {
     let end = u64::MAX;
     let (requests, ledger) = pair(&format!("1 Q FWS 0 0\n2 D FWS {end} 0\n8 C FWS {end} 0\n9 C FWS 0 0"));
-    assert_eq!((requests.len(), requests[0].op, times(&requests[0])), (1, Op::Flush, [1, 2, 2, 9]));
+    assert_eq!((requests.len(), requests[0].op, times(&requests[0])), (1, Op::Flush, [1, 2, 2, 8]));
     assert_eq!(ledger, Ledger { paired: 1, ..Ledger::default() });
     let (requests, ledger) = pair(&format!("2 D FWS {end} 0\n8 C FWS {end} 0\n9 C FWS 0 0"));
     assert_eq!((requests.len(), requests[0].sector, times(&requests[0])), (1, Sector(0), [2, 2, 2, 8]));

@@ -260,3 +260,34 @@ fn utf_16_reads_like_utf_8() {
         }
     }
 }
+
+#[test]
+fn the_number_of_an_error_is_in_the_note_of_the_trace() {
+    let of = |code: &str| {
+        let ftrace = format!(
+            "dd-2 [000] ..... 1.0: block_rq_issue: 8,0 R 4096 () 8 + 8 [dd]\n\
+             dd-2 [000] ..... 1.1: block_rq_complete: 8,0 R () 8 + 8 [{code}]\n"
+        );
+        let blkparse = format!("8,0 3 1 0.0 9 D R 8 + 8 [dd]\n8,0 3 2 0.1 0 C R 8 + 8 [{code}]\n");
+        [read(&ftrace), read(&blkparse)].map(|trace| (trace.ledger.failed, trace.header.note))
+    };
+    for (code, named) in [("-5", "1 x -5 (EIO)"), ("5", "1 x -5 (EIO)"), ("65475", "1 x -61 (ENODATA)")] {
+        for (failed, note) in of(code) {
+            assert_eq!(failed, 1);
+            assert!(note.as_deref().unwrap_or_default().ends_with(named), "{code}: {note:?}");
+        }
+    }
+    assert_eq!(of("0"), [(0, None), (0, None)]);
+}
+
+#[test]
+fn io_that_md_passes_on_counts_once_though_md_completes_it() {
+    let trace = read(
+        "9,0 1 1 0.000000 7 Q W 100 + 8 [dd]\n8,16 1 2 0.000001 7 A W 300 + 8 <- (9,0) 100\n\
+         8,16 1 3 0.000002 7 Q W 300 + 8 [dd]\n8,16 1 4 0.000003 7 D W 300 + 8 [dd]\n\
+         8,16 1 5 0.000500 0 C W 300 + 8 [0]\n9,0 1 6 0.000501 0 C W 100 + 8 [0]\n",
+    );
+    let devices: Vec<_> =
+        trace.requests.iter().map(|one| trace.devices[one.device.unwrap().0 as usize].as_str()).collect();
+    assert_eq!((devices, trace.ledger.unpaired, trace.ledger.skipped), (vec!["8,16"], 0, 2));
+}

@@ -20,6 +20,8 @@ fn check(bytes: &[u8], ending: &str) {
         [(Op::Write, 0, 2048), (Op::Write, 8192, 2048), (Op::Write, 16_384, 2048), (Op::Discard, 64, 8)];
     assert_eq!(seen, expected, "{format}");
     assert!(found.requests.iter().all(|request| request.complete.is_some()), "{format}");
+    let note = found.header.note.as_deref().unwrap_or_default();
+    assert!(note.contains("2 x write zeroes are recorded as writes"), "{format}: {note}");
 }
 
 #[test]

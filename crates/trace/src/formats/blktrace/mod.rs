@@ -28,7 +28,7 @@ use crate::pairing::{Event, EventKind, Pairer};
 use crate::recorded::Recorded;
 use crate::source::{Progress, Source};
 use crate::tally::Tally;
-use crate::zones::{ZoneCommand, ZoneCommands};
+use crate::zones::ZoneCommand;
 use recording::{Missing, prefix, processors};
 pub(super) use recording::{files, first_of};
 use records::{ByteOrder, Record, Records, byte_order};
@@ -96,6 +96,9 @@ const ACTIONS: [&str; 18] = [
     "driver data",
 ];
 
+/// I/O was passed on to another device (`__BLK_TA_REMAP`).
+const REMAP: u64 = 15;
+
 const NOTIFY_PROCESS: u64 = 0;
 const NOTIFY_TIMESTAMP: u64 = 1;
 
@@ -128,8 +131,6 @@ fn open(input: Input, options: &ReadOptions) -> Result<Box<dyn Source>> {
         lenient: options.lenient,
         context: Context::default(),
         pairer: Pairer::default(),
-        zones: ZoneCommands::default(),
-        zeroes: 0,
         actions: [0; ACTIONS.len()],
         commands: HashMap::new(),
         sequences: HashMap::new(),
@@ -146,9 +147,6 @@ struct Blktrace {
     lenient: bool,
     context: Context,
     pairer: Pairer,
-    zones: ZoneCommands,
-    /// Number of writes of zeroes that were issued.
-    zeroes: u64,
     /// Number of records by action, in the order of [`ACTIONS`].
     actions: [u64; ACTIONS.len()],
     commands: HashMap<u32, NameId>,
@@ -180,8 +178,7 @@ impl Blktrace {
 
     fn notify(&mut self, record: &Record, order: ByteOrder) {
         let kind = record.action & 0xffff & !CGROUP;
-        let skip = if record.action & CGROUP == 0 { 0 } else { CGROUP_BYTES };
-        let payload = record.payload.get(skip..).unwrap_or(&[]);
+        let payload = record.payload.get(skipped_bytes(record)..).unwrap_or(&[]);
         if kind == NOTIFY_PROCESS {
             let end = memchr::memchr(0, payload).unwrap_or(payload.len());
             let name = self.context.processes.intern(&text(&payload[..end]));
@@ -209,16 +206,13 @@ impl Blktrace {
         if let Some(before) = self.sequences.insert(record.cpu, record.sequence) {
             self.context.ledger.lost += u64::from(record.sequence.saturating_sub(before).saturating_sub(1));
         }
-        let Some(kind) = event_kind(record).filter(|_| category & COMMAND == 0) else {
+        let kind = event_kind(record);
+        let zone = zone_command(category);
+        let Some(kind) = kind.filter(|_| category & COMMAND == 0 && zone.is_none()) else {
             self.context.ledger.skipped += 1;
+            self.not_a_request(record, kind, zone);
             return Ok(());
         };
-        if let Some(command) = zone_command(category) {
-            self.zones.see(command, kind);
-            self.context.ledger.skipped += 1;
-            return Ok(());
-        }
-        self.zeroes += u64::from(category & WRITE_ZEROES != 0 && kind == EventKind::Issue);
         let time = i64::try_from(record.time).map_err(|_| {
             Error::new(Kind::Value, "is longer than 292 years").of_field(
                 "time",
@@ -228,8 +222,7 @@ impl Blktrace {
         })?;
         let label = dev_t_label(record.device);
         let (op, flags) = operation(category, record.bytes);
-        let failed = kind == EventKind::Complete && record.error != 0;
-        let flags = if failed { flags.union(Flags::FAILED) } else { flags };
+        let error = if kind == EventKind::Complete { i32::from(record.error.cast_signed()) } else { 0 };
         let event = Event {
             time: Nanos(time),
             kind,
@@ -240,9 +233,28 @@ impl Blktrace {
             sectors: (u64::from(record.bytes).div_ceil(SECTOR_BYTES)) as u32,
             pid: Some(record.pid as i32).filter(|pid| *pid != i32::MIN),
             process: self.commands.get(&record.pid).copied(),
+            error: -error.abs(),
+            zeroes: category & WRITE_ZEROES != 0,
         };
         self.pairer.feed(&event, &mut self.context.ledger, out);
         Ok(())
+    }
+
+    /// Counts a record that is not a step of a request.
+    fn not_a_request(&mut self, record: &Record, kind: Option<EventKind>, zone: Option<ZoneCommand>) {
+        let payload = record.payload.get(skipped_bytes(record)..).unwrap_or(&[]);
+        match (kind, zone) {
+            (Some(kind), Some(command)) => self.pairer.zone(command, kind),
+            // The payload is the command itself.
+            (Some(kind), None) => self.pairer.packet(payload.first().copied(), kind),
+            (None, _) if record.action & 0xffff & !CGROUP == REMAP => {
+                // In network order.
+                let from = payload.get(..4).and_then(|from| from.try_into().ok()).map(u32::from_be_bytes);
+                let from = from.and_then(|from| self.context.devices.id(&dev_t_label(from)));
+                from.into_iter().for_each(|from| self.pairer.remap(from));
+            }
+            (None, _) => {}
+        }
     }
 
     /// The note for the header of the trace.
@@ -250,17 +262,20 @@ impl Blktrace {
         let ledger = &self.context.ledger;
         let complete = ledger.paired > 0 && ledger.unpaired == 0;
         let began = self.wall_clock.map(|(s, ns)| format!("recording began at Unix time {s}.{ns:09}"));
-        let zeroes =
-            (self.zeroes > 0).then(|| format!("{} x write zeroes are recorded as writes", self.zeroes));
-        let notes = [began, self.missing.note(&self.name, complete), self.zones.note(), zeroes];
+        let notes = [began, self.missing.note(&self.name, complete), self.pairer.note()];
         let notes: Vec<_> = notes.into_iter().flatten().collect();
         (!notes.is_empty()).then(|| notes.join("; "))
     }
 }
 
+/// Length of the id of a control group before the payload.
+fn skipped_bytes(record: &Record) -> usize {
+    if record.action & CGROUP == 0 { 0 } else { CGROUP_BYTES }
+}
+
 /// The kind of an event, from its `__BLK_TA_*`; `None` for other actions.
 fn event_kind(record: &Record) -> Option<EventKind> {
-    let skip = if record.action & CGROUP == 0 { 0 } else { CGROUP_BYTES };
+    let skip = skipped_bytes(record);
     Some(match record.action & 0xffff & !CGROUP {
         1 => EventKind::Queue,
         2 => EventKind::BackMerge,
@@ -361,6 +376,7 @@ impl Source for Blktrace {
     fn tally(&self) -> Tally {
         let mut tally = Tally::new(ACTIONS.into_iter().zip(self.actions));
         tally.missing = self.missing.note(&self.name, false);
+        tally.packets = self.pairer.packets();
         tally
     }
 

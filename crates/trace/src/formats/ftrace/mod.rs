@@ -14,7 +14,7 @@ mod payload;
 use std::borrow::Cow;
 use std::path::Path;
 
-use emmclab_base::{Error, Flags, Kind, NameId, Request, Result};
+use emmclab_base::{Error, Kind, NameId, Request, Result};
 use line::Line;
 use notice::Notice;
 
@@ -182,14 +182,27 @@ fn after_command(rest: &[u8]) -> &[u8] {
     }
 }
 
-/// Whether a completion ends with an error: `[-5]`, or `[5]` in kernels before 4.15.
-pub(super) fn is_failed(payload: &[u8]) -> bool {
+/// The error at the end of a completion as a negative number, 0 if there is none: `[-5]`, `[5]` in kernels before 4.15, `[65531]` in
+/// blkparse.
+pub(super) fn error_of(payload: &[u8]) -> i32 {
     let payload = payload.trim_ascii_end();
     let code = payload.strip_suffix(b"]").and_then(|rest| Some(&rest[memchr::memrchr(b'[', rest)? + 1..]));
-    code.is_some_and(|code| {
-        let digits = code.strip_prefix(b"-").unwrap_or(code);
-        is_digits(digits) && digits.iter().any(|digit| *digit != b'0')
-    })
+    let digits = code.map(|code| code.strip_prefix(b"-").unwrap_or(code)).unwrap_or_default();
+    let number = unsigned(digits, "error", 0).ok().and_then(|number| i32::try_from(number).ok()).unwrap_or(0);
+    if (0x8000..=0xffff).contains(&number) { number - 0x1_0000 } else { -number }
+}
+
+/// The operation code of a command in brackets, as of `512 (a1 08 ...)`; `None` for `()`, without a command of a program.
+pub(super) fn packet_of(rest: &[u8]) -> Option<u8> {
+    let digits = rest.iter().position(|byte| !byte.is_ascii_digit()).unwrap_or(rest.len());
+    let command = rest[digits..].trim_ascii_start().strip_prefix(b"(")?;
+    u8::from_str_radix(std::str::from_utf8(command.get(..2)?).ok()?, 16).ok()
+}
+
+/// The device from which I/O was remapped, at the end of `... <- (MAJOR,MINOR) SECTOR`; `None` without one.
+pub(super) fn remapped_from(payload: &[u8]) -> Option<&str> {
+    let rest = &payload[memchr::memmem::rfind(payload, b"<- (")? + 4..];
+    std::str::from_utf8(&rest[..memchr::memchr(b')', rest)?]).ok()
 }
 
 impl Ftrace {
@@ -220,11 +233,11 @@ impl Ftrace {
     ) -> Result<bool> {
         if let Some(named) = named::Named::read(kind, line.payload)? {
             let device = self.device(named.device.as_bytes(), context)?;
-            let (op, flags) = match rwbs::read(named.rwbs, 0)? {
-                Letters::Request(operation) => operation.of(named.sectors),
+            let operation = match rwbs::read(named.rwbs, 0)? {
+                Letters::Request(operation) => operation,
                 Letters::Zone(command) => return Ok(self.zone(command, kind, context)),
             };
-            let action = Action { kind: named.kind, op, flags, sector: named.sector, sectors: named.sectors };
+            let action = Action::new(named.kind, operation, named.sector, named.sectors);
             return self.action(line, device, action, accounted, context, out).map(|()| true);
         }
         let mut fields = blank_separated(line.payload);
@@ -241,9 +254,14 @@ impl Ftrace {
         if is_part && context.waits_for_rest() {
             return Ok(false);
         }
+        if let Some(code) = packet_of(payload_of(line.payload)) {
+            self.matcher.packet(Some(code), kind);
+            context.skip();
+            return Ok(true);
+        }
         let device = self.device(device, context)?;
-        let (op, flags) = operation.of(sectors);
-        self.action(line, device, Action { kind, op, flags, sector, sectors }, accounted, context, out)?;
+        let action = Action::new(kind, operation, sector, sectors);
+        self.action(line, device, action, accounted, context, out)?;
         Ok(true)
     }
 
@@ -268,6 +286,14 @@ impl Ftrace {
             }
             Step::Zone(command, kind) => {
                 self.zone(command, kind, context);
+            }
+            Step::Packet(code, kind) => {
+                self.matcher.packet(code, kind);
+                context.skip();
+            }
+            Step::Remap(from) => {
+                self.matcher.remap(from, &context.devices);
+                context.skip();
             }
             Step::Other => context.skip(),
         }
@@ -303,18 +329,14 @@ impl Ftrace {
         context: &mut Context,
         out: &mut Vec<Request>,
     ) -> Result<()> {
-        let Action { kind, op, flags, sector, sectors } = action;
+        let Action { kind, op, flags, sector, sectors, zeroes } = action;
         let (time, (name, pid)) = (line.time()?, line.task()?);
         let process = match name {
             b"" => None,
             name => Some(self.process.id(name, &mut context.processes, |raw| Ok(text(raw)))?),
         };
-        let flags = if kind == EventKind::Complete && is_failed(line.payload) {
-            flags.union(Flags::FAILED)
-        } else {
-            flags
-        };
-        let event = Event { time, kind, device, op, flags, sector, sectors, pid, process };
+        let error = if kind == EventKind::Complete { error_of(line.payload) } else { 0 };
+        let event = Event { time, kind, device, op, flags, sector, sectors, pid, process, error, zeroes };
         if accounted {
             self.matcher.accounted(event, name, &mut context.ledger, out);
         } else {
@@ -393,7 +415,10 @@ impl Ftrace {
         }
         context.no_record();
         match notice {
-            Notice::Tracer(tracer) => self.tracer = Some(text(tracer).into_owned()),
+            Notice::Tracer(tracer) => {
+                self.tracer = Some(text(tracer).into_owned());
+                context.begins_again = true;
+            }
             Notice::Lost(count) => self.lose(count, context),
             Notice::Overwritten(count) => {
                 self.overwritten += count;
@@ -457,6 +482,7 @@ impl LineFormat for Ftrace {
     fn tally(&self) -> Tally {
         let mut tally = self.events.tally();
         tally.tracer.clone_from(&self.tracer);
+        tally.packets = self.matcher.packets();
         tally
     }
 

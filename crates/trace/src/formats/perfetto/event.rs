@@ -134,6 +134,10 @@ pub(super) struct Block {
     pub(super) flags: Flags,
     pub(super) sector: u64,
     pub(super) sectors: u32,
+    /// The error of a completion as a negative number; 0 if there is none.
+    pub(super) error: i32,
+    /// Whether it is a write of zeroes.
+    pub(super) zeroes: bool,
     /// Whether it is `block_io_start` or `block_io_done`.
     pub(super) accounted: bool,
 }
@@ -207,14 +211,14 @@ fn found(values: &Values, event: Kernel, pid: i32) -> Option<Found> {
     let what = match event {
         Kernel::Block(kind) | Kernel::Accounted(kind) => {
             let sectors = u32::try_from(values.number(Sectors)).ok()?;
-            let (op, flags) = match rwbs::read(values.text(Letters), 0).ok()? {
-                rwbs::Letters::Request(operation) => operation.of(sectors),
+            let operation = match rwbs::read(values.text(Letters), 0).ok()? {
+                rwbs::Letters::Request(operation) => operation,
                 rwbs::Letters::Zone(command) => {
                     return Some(Found { pid, task: fixed(b""), what: What::Zone(command, kind) });
                 }
             };
-            let failed = kind == EventKind::Complete && values.number(CommandError) as i32 != 0;
-            let flags = if failed { flags.union(Flags::FAILED) } else { flags };
+            let (op, flags) = operation.of(sectors);
+            let error = if kind == EventKind::Complete { values.number(CommandError) as i32 } else { 0 };
             let kind = match kind {
                 EventKind::Split(_) => EventKind::Split(values.number(SecondSector) as u64),
                 kind => kind,
@@ -226,6 +230,8 @@ fn found(values: &Values, event: Kernel, pid: i32) -> Option<Found> {
                 flags,
                 sector: values.number(Sector) as u64,
                 sectors,
+                error: -error.saturating_abs(),
+                zeroes: operation.is_zeroes(sectors),
                 accounted: matches!(event, Kernel::Accounted(_)),
             })
         }

@@ -356,6 +356,8 @@ impl Events {
                     sectors: block.sectors,
                     pid: Some(found.pid),
                     process,
+                    error: block.error,
+                    zeroes: block.zeroes,
                 };
                 let task = unfilled(&found.task);
                 if block.accounted {
@@ -433,7 +435,9 @@ impl Source for Perfetto {
     }
 
     fn tally(&self) -> Tally {
-        self.events.decoder.tally()
+        let mut tally = self.events.decoder.tally();
+        tally.packets = self.events.matcher.packets();
+        tally
     }
 
     fn progress(&self) -> Progress {
