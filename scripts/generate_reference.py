@@ -149,7 +149,8 @@ def formats() -> str:
         + table(["name", "read", "write", "about", "known by"], rows)
         + "\n## Columns of CSV\n\nNames in a heading, or in `--columns` in the order of the file; fields are "
         "separated by commas, semicolons, tabs or blanks. A name without a unit takes it from `--time-unit` "
-        "or `--size-unit`. A file needs a time, an address, a length and an operation.\n\n"
+        "or `--size-unit`. A file needs a time, an address, a length and an operation; with "
+        "`--time-unit none` it needs an address.\n\n"
         + table(["name", "with its unit", "needed", "meaning"], columns)
     )
 

@@ -141,10 +141,23 @@ def test_the_program_takes_every_command_that_a_page_names() -> None:
     complain(faults, "name a command and options of the program")
 
 
+def test_hints_name_commands_and_options_of_the_program() -> None:
+    faults, seen = [], 0
+    for path in sorted((ROOT / "tests/messages/outputs").glob("*.txt")):
+        hints = re.findall(r"^! hint: (.*(?:\n! +.*)*)", path.read_text(), re.MULTILINE)
+        for command in {command for hint in hints for command in re.findall(r"`emmclab ([^`]*)`", hint)}:
+            seen += 1
+            if said := fault(shlex.split(command)):
+                faults.append(f"{path.name}: emmclab {command}: {said}")
+    assert seen > 15
+    complain(faults, "name commands and options of the program in hints")
+
+
 def bring(folder: Path) -> None:
     """Create small files with the names that guides use in a folder."""
     bundled = {path.stem: path for path in [*lab.bundled(), *lab.bundled(annotated=True)]}
     (folder / "trace.txt").write_text(biotracer(400))
+    (folder / "blocks.txt").write_text("7\n8\n7\n")
     for name in ("old", "music.txt", "chat.txt"):
         (folder / name).write_text(biotracer(200, 1_400_000_000 + len(name)))
     with gzip.open(folder / "old.Z", "wb") as packed:

@@ -154,6 +154,11 @@ impl Error {
         self.0.line
     }
 
+    /// The column of the field, counted from 1, if known.
+    pub fn column(&self) -> Option<u64> {
+        self.0.column
+    }
+
     /// The name of the field, if known.
     pub fn field(&self) -> Option<&str> {
         self.0.field.as_deref()

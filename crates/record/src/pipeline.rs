@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use emmclab_trace::formats::{Letters, read_rwbs};
 use emmclab_trace::{
-    Activity, BATCH_ROWS, Batch, BatchBuilder, DecodedEvent, Event, Gap, GrowingNames, Ledger, Matcher, Merge,
-    NameId, Names, Nanos, Request, unfilled,
+    Activity, BATCH_ROWS, Batch, BatchBuilder, DecodedEvent, Event, Gap, GrowingNames, Ledger, Matcher,
+    Merge, NameId, Names, Nanos, Request, unfilled,
 };
 
 use crate::block_event::BlockEvent;

@@ -68,6 +68,13 @@ pub(crate) fn read(text: &str, most: usize) -> Result<Option<Dump<'_>>> {
     assemble(&rows, most).map(|bytes| Some(Dump { bytes, end }))
 }
 
+/// Whether a text is a dump of at least `least` bytes and nothing else.
+pub(crate) fn is_dump(text: &str, least: usize) -> bool {
+    let mut bytes = 0;
+    let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && *line != "*");
+    lines.all(|line| row(line, 0, false).inspect(|row| bytes += row.bytes.len()).is_some()) && bytes >= least
+}
+
 /// A line as a row of digits; `None` if it is not one.
 fn row(content: &str, line: u64, after_star: bool) -> Option<Row<'_>> {
     let (before, rest) =

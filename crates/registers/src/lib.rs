@@ -11,7 +11,7 @@ mod ufs;
 
 use emmclab_base::{Error, Kind, Result};
 
-pub use ext_csd::{is_card_file, is_ext_csd};
+pub use ext_csd::{fault_of_ext_csd, is_card_file, is_ext_csd};
 pub use report::{Fact, FieldRow, Report, Setting, Stated, Value};
 pub use source::Source;
 pub use ufs::{is_ufs, is_ufs_file};

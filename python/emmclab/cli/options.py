@@ -94,8 +94,8 @@ TimeUnit = Annotated[
     str | None,
     typer.Option(
         metavar="UNIT",
-        help="Unit of times, for formats that do not define it: s, ms, us, ns.",
-        autocompletion=one_of("s", "ms", "us", "ns"),
+        help="Unit of times, for formats that do not define it: s, ms, us, ns; none if a table has no times.",
+        autocompletion=one_of("s", "ms", "us", "ns", "none"),
         rich_help_panel="Reading",
     ),
 ]

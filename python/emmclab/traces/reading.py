@@ -47,7 +47,7 @@ def read(
         format: name of a format; None to recognise it by content.
         lenient: skip and count bad records, instead of stopping at the first.
         columns: column names of a generic CSV in order, comma separated.
-        time_unit: `s`, `ms`, `us` or `ns`, if the format does not define it.
+        time_unit: `s`, `ms`, `us` or `ns`, if the format does not define it; `none` if a table has no times.
         size_unit: `sector`, `byte`, `kb` or `page`, if the format does not define it.
         reorder_window: number of requests that are buffered to sort them by arrival.
         mend_clock: remove clock jumps and pauses of the recording from the trace. True finds them in a first

@@ -240,6 +240,18 @@ pub fn is_ext_csd(head: &[u8]) -> bool {
     sentences::is(&text) || matches!(dumped(&text), Ok(Some(bytes)) if is_register(&bytes))
 }
 
+/// The fault of the first bytes of a file that seem to be a register, but are none: a dump that is cut short or damaged, or 512 bytes
+/// that are all the same. `None` for a register and for other files.
+pub fn fault_of_ext_csd(head: &[u8]) -> Option<Error> {
+    /// A shorter dump may be of anything.
+    const LEAST: usize = 64;
+    let seems = match text_of(head) {
+        Some(text) => dump::is_dump(&text, LEAST),
+        None => head.len() == REGISTER_BYTES && head.iter().all(|byte| *byte == head[0]),
+    };
+    if seems { ExtCsd::of(head).and_then(ExtCsd::checked).err() } else { None }
+}
+
 /// Whether these are the bytes of a register, in any order: some fields have one of few possible values, and the first bytes are reserved.
 fn is_register(bytes: &[u8; REGISTER_BYTES]) -> bool {
     let Ok((bytes, _)) = answered(bytes).and_then(|()| order::in_order(bytes)) else { return false };

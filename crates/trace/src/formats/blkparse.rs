@@ -202,7 +202,9 @@ impl LineFormat for Blkparse {
                     Step::Zone(command, kind) => self.pairer.zone(command, kind),
                     Step::Packet(code, kind) => self.pairer.packet(code, kind),
                     Step::Remap(from) => {
-                        context.devices.id(from).into_iter().for_each(|from| self.pairer.remap(from));
+                        if let Some(from) = context.devices.id(from) {
+                            self.pairer.remap(from);
+                        }
                     }
                     Step::Request(_) | Step::Other => {}
                 }

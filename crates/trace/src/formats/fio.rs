@@ -169,7 +169,7 @@ impl LineFormat for Fio {
 
     /// Version 3 has the times of the requests. In version 2, delays may be missing, so that times are not checked.
     fn times(&self) -> Option<Times> {
-        self.timed.then_some(Times::Open(self.unit))
+        self.timed.then_some(Times::Busy(self.unit))
     }
 
     fn header(&self) -> Header {

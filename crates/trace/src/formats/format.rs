@@ -67,6 +67,8 @@ pub enum Times {
     Fixed(TimeUnit),
     /// In this unit unless `--time-unit` names another.
     Open(TimeUnit),
+    /// As `Open`, in the file of a benchmark, which issues one request after the other.
+    Busy(TimeUnit),
     /// Times only state the order of requests, so that rates mean nothing.
     Loose,
     /// In nanoseconds, in a column that may be written by any tool.

@@ -18,8 +18,15 @@ pub(crate) const FARTHEST_NS: u64 = 1 << 62;
 const MIN_RATE: f64 = 0.02;
 /// Minimum number of requests for a check of the minimum rate.
 const IDLE_SAMPLE: u64 = 100;
-/// Among a hundred real requests, some gaps are shorter than this.
+/// Minimum plausible rate of a benchmark, in requests per second; a memory card reaches ten times more.
+const MIN_BUSY_RATE: f64 = 5.0;
+/// Of real requests at a low rate, some follow another one within this time.
 const BURST_GAP_NS: u64 = 1_000_000;
+/// Minimum share of such gaps, of a trace and of a benchmark: one in so many.
+const BURSTS_OF: u64 = 100;
+const BUSY_BURSTS_OF: u64 = 10;
+/// Number of such gaps after which no more are counted.
+const MANY_BURSTS: u64 = 1 << 16;
 /// No storage device has a longer mean response time than this.
 const MAX_MEAN_RESPONSE_NS: i128 = 60_000_000_000;
 /// Number of responses that is enough for the mean: a wrong unit affects all of them.
@@ -39,13 +46,19 @@ const BYTES_SIZES: usize = 4;
 pub(crate) struct UnitGuard {
     times: Times,
     unit: TimeUnit,
+    /// Whether the user states the unit.
+    is_stated: bool,
     count: u64,
     first: i64,
     last: i64,
     previous: i64,
     smallest_gap: u64,
+    /// Number of gaps shorter than [`BURST_GAP_NS`].
+    bursts: u64,
     responses: u64,
     response_sum: i128,
+    /// Number of responses longer than the longest plausible mean.
+    long_responses: u64,
     data: u64,
     /// The largest request with data and the highest address, of those that may be absurd.
     largest: u32,
@@ -60,19 +73,22 @@ impl UnitGuard {
     pub(crate) fn new(times: Times, options: &ReadOptions) -> Result<Self> {
         let unit = match times {
             Times::Fixed(unit) => unit,
-            Times::Open(unit) => options.time_unit_or(unit)?,
+            Times::Open(unit) | Times::Busy(unit) => options.time_unit_or(unit)?,
             Times::Loose | Times::Stored => TimeUnit::Nanos,
         };
         Ok(Self {
             times,
             unit,
+            is_stated: options.time_unit.is_some(),
             count: 0,
             first: i64::MAX,
             last: i64::MIN,
             previous: i64::MIN,
             smallest_gap: u64::MAX,
+            bursts: 0,
             responses: 0,
             response_sum: 0,
+            long_responses: 0,
             data: 0,
             largest: 0,
             highest: 0,
@@ -98,20 +114,26 @@ impl UnitGuard {
         if self.count > 0 {
             self.see_gap(first.abs_diff(self.previous));
         }
-        if self.smallest_gap >= BURST_GAP_NS {
+        if self.bursts < MANY_BURSTS {
             // Each gap less 1, so that a gap of 0 wraps to the largest value.
-            let less =
-                arrivals.windows(2).map(|pair| pair[1].wrapping_sub(pair[0]).cast_unsigned().wrapping_sub(1));
-            self.see_gap(less.fold(u64::MAX, u64::min).wrapping_add(1));
+            let less = || {
+                let pairs = arrivals.windows(2);
+                pairs.map(|pair| pair[1].wrapping_sub(pair[0]).cast_unsigned().wrapping_sub(1))
+            };
+            self.bursts += less().map(|less| u64::from(less < BURST_GAP_NS - 1)).sum::<u64>();
+            self.smallest_gap = self.smallest_gap.min(less().fold(u64::MAX, u64::min).saturating_add(1));
         }
         self.previous = *last;
         self.first = self.first.min(*first);
         self.last = self.last.max(*last);
         self.count += arrivals.len() as u64;
         if self.responses < RESPONSES_SAMPLE {
-            let (responses, sum) =
-                rows.responses().fold((0, 0), |(count, sum), ns| (count + 1, sum + i128::from(ns)));
+            let (responses, long, sum) = rows.responses().fold((0, 0, 0), |(count, long, sum), ns| {
+                let ns = i128::from(ns);
+                (count + 1, long + u64::from(ns > MAX_MEAN_RESPONSE_NS), sum + ns)
+            });
             self.responses += responses;
+            self.long_responses += long;
             self.response_sum += sum;
         }
         // An upper bound without branches: the OR of all values is at least the largest value.
@@ -141,6 +163,7 @@ impl UnitGuard {
     fn see_gap(&mut self, gap: u64) {
         if gap > 0 {
             self.smallest_gap = self.smallest_gap.min(gap);
+            self.bursts += u64::from(gap < BURST_GAP_NS);
         }
     }
 
@@ -206,19 +229,33 @@ impl UnitGuard {
         let mean =
             if self.responses >= IDLE_SAMPLE { self.response_sum / i128::from(self.responses) } else { 0 };
         if mean > MAX_MEAN_RESPONSE_NS {
+            // A wrong unit makes most responses too long.
+            if self.long_responses * 2 < self.responses {
+                let problem = format!(
+                    "a mean response of {}, by {} of {} requests, is absurd: the clock was set while they were in flight",
+                    Nanos(mean as i64),
+                    self.long_responses,
+                    self.responses
+                );
+                return Err(Error::new(Kind::Unit, problem)
+                    .hint("give --mend-clock, which cuts such times and the jump of the clock"));
+            }
             let problem = format!("a mean response of {} is absurd", Nanos(mean as i64));
             let fits = |unit| mean as f64 * self.times_larger(unit) <= 1e9;
             return Err(self.likely(problem, fits, false));
         }
-        let idle = rate < MIN_RATE && self.smallest_gap >= BURST_GAP_NS;
-        if ended && self.count >= IDLE_SAMPLE && idle {
-            let problem = format!(
-                "{} requests in {}, never two within {}, is absurd",
-                self.count,
-                Nanos(span),
-                Nanos(self.smallest_gap as i64)
-            );
-            return Err(self.likely(problem, |unit| rate / self.times_larger(unit) >= 0.2, false));
+        let (least, bursts_of) = match self.times {
+            Times::Busy(_) if !self.is_stated => (MIN_BUSY_RATE, BUSY_BURSTS_OF),
+            _ => (MIN_RATE, BURSTS_OF),
+        };
+        let is_idle = rate < least && self.bursts < (self.count / bursts_of).min(MANY_BURSTS);
+        if ended && self.count >= IDLE_SAMPLE && is_idle {
+            let near = match self.bursts {
+                0 => format!("never two within {}", Nanos(self.smallest_gap as i64)),
+                bursts => format!("{bursts} of them within {} of another", Nanos(BURST_GAP_NS as i64)),
+            };
+            let problem = format!("{} requests in {}, {near}, is absurd", self.count, Nanos(span));
+            return Err(self.likely(problem, |unit| rate / self.times_larger(unit) >= 10.0 * least, false));
         }
         Ok(())
     }
@@ -242,6 +279,10 @@ impl UnitGuard {
             (Some(unit), Times::Open(_)) => {
                 error.hint(format!("times are probably in {0}: give --time-unit {0}", unit.name()))
             }
+            (Some(unit), Times::Busy(_)) => error.hint(format!(
+                "times are probably in {0}: give --time-unit {0}; if they are in {read_as}, --time-unit {read_as}",
+                unit.name()
+            )),
             (Some(unit), Times::Stored) => error.hint(format!(
                 "times are probably in {}: multiply the columns that end in `_ns` by {}",
                 unit.name(),
@@ -367,6 +408,25 @@ mod tests {
     }
 
     #[test]
+    fn a_log_of_a_benchmark_is_in_a_finer_unit_if_few_of_its_requests_are_close() {
+        // A request each 0.3 ms in nanoseconds, some of them 500 ns apart, read as microseconds.
+        let log = || {
+            (0..1_000i64).map(|i| {
+                let arrival = if i % 50 == 1 { (i - 1) * 300_000 + 500 } else { i * 300_000 };
+                Request::new(Nanos(arrival * 1_000), Op::Read, Sector(8 * i as u64), 8)
+            })
+        };
+        let busy = Times::Busy(TimeUnit::Micros);
+        assert!(hint(judge(busy, log())).contains("--time-unit ns; if they are in us, --time-unit us"));
+        let stated = ReadOptions { time_unit: Some("us".into()), ..ReadOptions::default() };
+        let mut guard = UnitGuard::new(busy, &stated).unwrap();
+        guard.see(batch(&log().collect::<Vec<_>>()).rows());
+        guard.check(true).unwrap();
+        // A memory card that needs 20 ms for a write.
+        judge(busy, steady(1_000, 20_000_000, 8)).unwrap();
+    }
+
+    #[test]
     fn a_unit_too_coarse_is_named() {
         let times = Times::Open(TimeUnit::Seconds);
         // 100 requests a second, stated in milliseconds but read as seconds: one every 10 s.
@@ -377,6 +437,19 @@ mod tests {
             ..Request::new(Nanos(i * 1_000_000_000), Op::Read, Sector(8), 8)
         });
         assert!(hint(judge(times, slow)).contains("--time-unit us"));
+    }
+
+    #[test]
+    fn a_clock_that_is_set_while_a_request_is_in_flight_is_no_wrong_unit() {
+        let requests = (0..300i64).map(|i| {
+            let set = if i >= 149 { 1_270_000_000_000_000_000 } else { 0 };
+            let arrival = Nanos(i * 10_000_000 + if i > 149 { set } else { 0 });
+            let complete = Some(Nanos(i * 10_000_000 + 1_000_000 + set));
+            Request { complete, ..Request::new(arrival, Op::Read, Sector(8), 8) }
+        });
+        let error = judge(Times::Fixed(TimeUnit::Seconds), requests);
+        assert!(error.as_ref().unwrap_err().to_string().contains("by 1 of 300 requests"));
+        assert!(hint(error).contains("--mend-clock"));
     }
 
     #[test]

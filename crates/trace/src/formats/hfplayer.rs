@@ -2,9 +2,10 @@
 //!
 //! A heading that begins with `#` names the columns, each with its type (`.I`, `.D`, `.S`). The columns that are read:
 //! `ELAPSED_USECS`, the time since the start; `CMD`, which begins with `RD` or `WR`; `LUN_SSID`, the volume; `PHASE`, 0 for a
-//! command's arrival and 1 for its reply, which is skipped and counted because the arrival has the latency; `LBA` and `NBLKS`
-//! in blocks of 512 bytes; `LATENCY_USECS`, from arrival to reply (0 if it is not known).
+//! command's arrival and 1 for its reply, which is no request of its own and ends the oldest arrival of the same range that has no
+//! latency; `LBA` and `NBLKS` in blocks of 512 bytes; `LATENCY_USECS`, from arrival to reply (0 if it is not known).
 
+use std::collections::VecDeque;
 use std::path::Path;
 
 use emmclab_base::{Error, Kind, Nanos, Op, Request, Result, Sector};
@@ -53,12 +54,36 @@ fn open(input: Input, options: &ReadOptions) -> Result<Box<dyn Source>> {
             .at_line(1)
             .hint("keep the heading of the file (`#DUMP_OFFSET.I,ELAPSED_USECS.D,...`)")
     })?;
-    Ok(Box::new(LineSource::new(Hfplayer { columns, device: LastName::default() }, input, options)))
+    Ok(Box::new(LineSource::new(
+        Hfplayer { columns, device: LastName::default(), open: VecDeque::new() },
+        input,
+        options,
+    )))
 }
+
+/// Maximum number of requests that wait for the rows of their ends; no queue is as long.
+const MOST_OPEN: usize = 1 << 12;
 
 struct Hfplayer {
     columns: NamedFields<7>,
     device: LastName,
+    /// The requests from the first one without an end, in order of the file.
+    open: VecDeque<Request>,
+}
+
+impl Hfplayer {
+    /// Ends the oldest request of this range that has no end: after the latency that the row of its end states, or at the time of that
+    /// row.
+    fn end(&mut self, row: &Request, took: i64) {
+        let is_of = |open: &&mut Request| {
+            let range = |request: &Request| (request.device, request.op, request.sector, request.sectors);
+            open.complete.is_none() && range(open) == range(row)
+        };
+        if let Some(open) = self.open.iter_mut().find(is_of) {
+            let end = if took > 0 { open.arrival.0.checked_add(took) } else { Some(row.arrival.0) };
+            open.complete = end.map(Nanos).filter(|end| *end >= open.arrival);
+        }
+    }
 }
 
 impl LineFormat for Hfplayer {
@@ -76,21 +101,31 @@ impl LineFormat for Hfplayer {
             [b'W', b'R', ..] => Op::Write,
             _ => return Err(command.refused("begins neither with RD nor with WR")),
         };
-        if number(phase)? != 0 {
-            context.skip();
-            return Ok(());
-        }
         let (arrival, took) = (micros(time)?, micros(latency)?);
         let complete =
             arrival.checked_add(took).ok_or_else(|| latency.refused("ends beyond the year 2262"))?;
         let count = sectors(number(blocks)?, blocks.bytes, blocks.name, blocks.column)?;
         number(volume)?;
         let device = self.device.id(volume.bytes, &mut context.devices, |raw| Ok(text(raw)))?;
-        out.push(Request {
+        let request = Request {
             complete: (took > 0).then_some(Nanos(complete)),
             device: Some(device),
             ..Request::new(Nanos(arrival), op, Sector(number(address)?), count)
-        });
+        };
+        if number(phase)? == 0 {
+            self.open.push_back(request);
+        } else {
+            context.skip();
+            self.end(&request, took);
+        }
+        while self.open.front().is_some_and(|first| first.complete.is_some()) || self.open.len() > MOST_OPEN {
+            out.extend(self.open.pop_front());
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self, _: &mut Context, out: &mut Vec<Request>) -> Result<()> {
+        out.extend(self.open.drain(..));
         Ok(())
     }
 

@@ -5,7 +5,7 @@ use std::io::Read;
 
 use emmclab_base::{Error, Kind, Request, Result};
 
-use super::format::{ReadOptions, Times};
+use super::format::{self, ReadOptions};
 use super::input::{Input, damaged};
 use super::text::{Context, LineFormat};
 use crate::header::Header;
@@ -42,6 +42,28 @@ pub(crate) struct LineSource {
     finished: bool,
     /// Whether requests were returned already.
     made: bool,
+    /// The first line that is not empty.
+    first_line: Option<FirstLine>,
+    /// Arrival and end of the last request that was returned.
+    last: Option<Times>,
+    /// The line at which the recording may begin again, with the times of the request before it.
+    again: Option<(u64, Option<Times>)>,
+}
+
+struct FirstLine {
+    text: Vec<u8>,
+    /// Whether it is not a record.
+    is_heading: bool,
+}
+
+/// Arrival and end of a request; the end is its arrival if it has none.
+type Times = (i64, i64);
+
+/// Minimum length of a first line that is recognised when it comes again: shorter ones are separators.
+const LEAST_FIRST: usize = 8;
+
+fn times_of(request: &Request) -> Times {
+    (request.arrival.0, request.complete.unwrap_or(request.arrival).0)
 }
 
 impl LineSource {
@@ -71,6 +93,9 @@ impl LineSource {
             ended: false,
             finished: false,
             made: false,
+            first_line: None,
+            last: None,
+            again: None,
         }
     }
 
@@ -105,15 +130,54 @@ impl LineSource {
         if line.is_empty() {
             return Ok(());
         }
-        self.context.ledger.seen += 1;
-        let rows = out.len();
-        match self.format.parse(line, &mut self.context, out) {
-            Ok(()) if !self.context.broken => Ok(()),
-            result => {
-                out.truncate(rows);
-                self.join(from, length, result.err(), out)
+        if self.first_line.as_ref().is_some_and(|first| first.text == line) {
+            self.again = Some((self.line, out.last().map(times_of).or(self.last)));
+            if self.first_line.as_ref().is_some_and(|first| first.is_heading) {
+                return Ok(());
             }
         }
+        let seen = self.context.ledger.seen;
+        self.context.ledger.seen += 1;
+        self.context.line = self.line;
+        let rows = out.len();
+        match self.format.parse(line, &mut self.context, out) {
+            Ok(()) if !self.context.broken => {}
+            result => {
+                out.truncate(rows);
+                return self.join(from, length, result.err(), out);
+            }
+        }
+        if self.first_line.is_none() {
+            let line = without_return(&self.buffer[from..from + length]);
+            let text = if line.len() < LEAST_FIRST { Vec::new() } else { line.to_vec() };
+            self.first_line = Some(FirstLine { text, is_heading: self.context.ledger.seen == seen });
+        }
+        if self.context.begins_again {
+            self.context.begins_again = false;
+            self.again = Some((self.line, out[..rows].last().map(times_of).or(self.last)));
+        }
+        Ok(())
+    }
+
+    /// Returns an error if the recording has begun again: `found`, the first requests after a line that may be the beginning of
+    /// another recording, are earlier than those before it.
+    #[cold]
+    fn check_beginning(&mut self, found: &[Request]) -> Result<()> {
+        let (Some((line, before)), Some(next)) = (self.again, found.first()) else { return Ok(()) };
+        self.again = None;
+        let (Some((arrival, end)), next) = (before, times_of(next)) else { return Ok(()) };
+        let is_heading = self.first_line.as_ref().is_none_or(|first| first.is_heading);
+        let is_again =
+            if is_heading { next.0 <= arrival && next.1 <= end } else { next.0 < arrival && next.1 < end };
+        if !is_again {
+            return Ok(());
+        }
+        let problem = "a recording begins here, but the file already holds one: its beginning is repeated, and times go back";
+        Err(Error::new(Kind::Syntax, problem).at_line(line).hint(format!(
+            "read each alone: `head -n {} FILE > first.txt`, `tail -n +{line} FILE > second.txt`; if the second is only a copy, \
+             the first is the whole recording",
+            line - 1
+        )))
     }
 
     /// Parses a line that is bad or seems to be broken, joined with those after it if the result is certainly a whole line;
@@ -250,6 +314,7 @@ impl Source for LineSource {
             self.context.ledger.seen += lines;
             self.start = self.end - text.len();
             if out.len() == goal {
+                self.check_beginning(&out[before..])?;
                 break;
             }
             match memchr::memchr(b'\n', text) {
@@ -264,10 +329,15 @@ impl Source for LineSource {
                         self.finished = true;
                         self.format.finish(&mut self.context, out)?;
                     }
+                    self.check_beginning(&out[before..])?;
                     return Ok(false);
                 }
             }
+            if self.again.is_some() {
+                self.check_beginning(&out[before..])?;
+            }
         }
+        self.last = out.last().map(times_of).or(self.last);
         self.made = true;
         Ok(true)
     }
@@ -276,7 +346,7 @@ impl Source for LineSource {
         self.format.in_file_order()
     }
 
-    fn times(&self) -> Option<Times> {
+    fn times(&self) -> Option<format::Times> {
         self.format.times()
     }
 

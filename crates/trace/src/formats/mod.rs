@@ -51,6 +51,7 @@ mod walk;
 
 use std::path::{Path, PathBuf};
 
+pub(crate) use blk_action::is_action;
 pub use csv::{ColumnName as CsvColumn, NAMES as CSV_COLUMNS};
 pub use format::{Create, Format, Origin, ReadOptions, Slice, Times};
 pub(crate) use guard::{FARTHEST_NS, UnitGuard};
@@ -187,12 +188,13 @@ pub(crate) fn open(path: &Path, options: &ReadOptions) -> Result<Opened> {
         // Only CSV uses a description of columns.
         None if options.columns.is_some() => (&csv::FORMAT, "--columns"),
         None => {
-            if let Some(error) = kinds::recognise_own(input.head()) {
+            if let Some(error) = kinds::recognise_first(input.head()) {
                 return Err(error);
             }
             let mut all = options.further.iter().chain(FORMATS).copied();
-            let found =
-                all.find(|format| (format.sniff)(input.head(), path)).ok_or_else(|| unknown(input.head()));
+            let found = all
+                .find(|format| (format.sniff)(input.head(), path))
+                .ok_or_else(|| unknown(input.head(), path));
             (found?, "content")
         }
     };
@@ -222,12 +224,63 @@ fn of_own(format: &str) -> Recorded {
 }
 
 /// The error for a file that no format recognises.
-fn unknown(head: &[u8]) -> Error {
+fn unknown(head: &[u8], path: &Path) -> Error {
+    let error = |problem: String| Error::new(Kind::UnknownFormat, problem);
     let heading = || csv::unknown_heading(head).map(|error| error.at_line(1));
-    kinds::recognise(head).or_else(heading).unwrap_or_else(|| {
-        Error::new(Kind::UnknownFormat, "unrecognised trace format")
+    let known = kinds::recognise(head).or_else(|| changed_numbers(head, path)).or_else(heading);
+    known.unwrap_or_else(|| {
+        if head.iter().any(|byte| *byte < b'\t') {
+            return error("unrecognised trace format: a binary file".to_owned())
+                .hint("see `emmclab formats` for what can be read");
+        }
+        error("unrecognised trace format".to_owned())
             .hint("name it with --format (see `emmclab formats`), or describe its columns with --columns")
     })
+}
+
+/// The error for a text with numbers that another program has changed: with decimal commas, in place of which points would make it a
+/// known format, or rounded by a spreadsheet.
+fn changed_numbers(head: &[u8], path: &Path) -> Option<Error> {
+    /// Times of recorders have at least four decimals; device numbers such as `259,12` have fewer digits.
+    const DECIMALS: [usize; 2] = [4, 1];
+    const LINES: usize = 50;
+    for decimals in DECIMALS {
+        let changed = with_points(head, decimals);
+        if changed == head {
+            continue;
+        }
+        if let Some(format) = FORMATS.iter().find(|format| (format.sniff)(&changed, path)) {
+            let problem =
+                format!("its numbers have decimal commas; with points it is of the format `{}`", format.name);
+            let digits = if decimals > 1 { format!("{{{decimals}}}") } else { String::new() };
+            return Some(Error::new(Kind::UnknownFormat, problem).hint(format!(
+                "replace the commas: `sed -E 's/([0-9]),([0-9]{digits})/\\1.\\2/g' FILE > points.txt`"
+            )));
+        }
+    }
+    let lines = head.split(|byte| *byte == b'\n').zip(1..).take(LINES);
+    let words = lines.flat_map(|(line, number)| {
+        let words = line.split(|byte| byte.is_ascii_whitespace() || b",;".contains(byte));
+        words.map(move |word| (word, number))
+    });
+    let (word, line) = words.into_iter().find(|(word, _)| text::has_lost_digits(word))?;
+    let error = Error::new(Kind::UnknownFormat, "has lost its last digits in a spreadsheet").at_line(line);
+    Some(error.of_field("number", 0, word).hint(text::LOST_DIGITS))
+}
+
+/// The text with points in place of commas that are between a digit and this many digits.
+fn with_points(text: &[u8], digits: usize) -> Vec<u8> {
+    let (mut out, mut at) = (text.to_vec(), 1);
+    while at + digits < text.len() {
+        let is_decimal =
+            text[at] == b',' && text[at - 1].is_ascii_digit() && text::is_digits(&text[at + 1..=at + digits]);
+        if is_decimal {
+            out[at] = b'.';
+        }
+        // Like a pattern that is replaced, the digits after the comma are not the beginning of the next match.
+        at += if is_decimal { digits + 2 } else { 1 };
+    }
+    out
 }
 
 /// Returns an error for an option that the format does not use.

@@ -2,7 +2,8 @@
 //!
 //! `Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime` without a heading, as the set's README describes: time of
 //! issue in Windows FILETIME (100 ns ticks since 1601), `Read` or `Write`, offset and size in bytes, and the time to completion
-//! in the same ticks. Small time stamps, as in copies whose clock begins at 0, stay relative.
+//! in the same ticks. Small time stamps, as in copies whose clock begins at 0, stay relative. Copies may have a heading of these
+//! names, blanks and quotes around their fields, or other separators.
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -11,7 +12,7 @@ use emmclab_base::{Nanos, Request, Result};
 
 use super::format::{Format, Origin, ReadOptions, Times};
 use super::input::Input;
-use super::text::{Context, LastName, LineFormat, LineSource, comma_separated, first_line, is_digits, text};
+use super::text::{Context, LastName, LineFormat, LineSource, comma_separated, is_digits, text};
 use super::time_unit::TimeUnit;
 use super::walk::Walk;
 use crate::columns::Column;
@@ -22,7 +23,7 @@ use crate::source::Source;
 pub(super) static FORMAT: Format = Format {
     name: "msr",
     about: "MSR Cambridge CSV (SNIA IOTTA)",
-    known_by: "seven columns, the fourth `Read` or `Write`",
+    known_by: "seven columns, the fourth `Read` or `Write`; with or without the heading `Timestamp,Hostname,...`",
     origin: Origin {
         from: "SNIA IOTTA, MSR Cambridge (also the revised form)",
         gives: &[Column::Complete, Column::Device],
@@ -39,11 +40,27 @@ pub(super) static FORMAT: Format = Format {
 /// Ticks between 1601 and 1970.
 const UNIX_EPOCH_TICKS: u64 = 116_444_736_000_000_000;
 
+const HEADING: &[u8] = b"Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime";
+
 fn sniff(head: &[u8], _path: &Path) -> bool {
-    let fields: Vec<_> = comma_separated(first_line(head)).collect();
+    let mut lines = head.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii).filter(|line| !line.is_empty());
+    let Some(mut line) = lines.next().map(usual) else { return false };
+    if line.eq_ignore_ascii_case(HEADING) {
+        line = lines.next().map(usual).unwrap_or_default();
+    }
+    let fields: Vec<_> = comma_separated(&line).collect();
     fields.len() == 7
         && [0, 2, 4, 5, 6].iter().all(|i| is_digits(fields[*i]))
         && matches!(fields[3], b"Read" | b"Write")
+}
+
+/// The line with commas between its fields, and without blanks and quotes around them.
+fn usual(line: &[u8]) -> Vec<u8> {
+    let fields = line.split(|byte| matches!(byte, b',' | b';' | b'\t')).map(<[u8]>::trim_ascii);
+    let unquoted = |field: &'_ [u8]| {
+        field.strip_prefix(b"\"").and_then(|rest| rest.strip_suffix(b"\"")).unwrap_or(field).to_vec()
+    };
+    fields.map(unquoted).collect::<Vec<_>>().join(&b',')
 }
 
 fn open(input: Input, options: &ReadOptions) -> Result<Box<dyn Source>> {
@@ -60,6 +77,23 @@ struct Msr {
 
 impl LineFormat for Msr {
     fn parse(&mut self, line: &[u8], context: &mut Context, out: &mut Vec<Request>) -> Result<()> {
+        let Err(error) = self.record(line, context, out) else { return Ok(()) };
+        let usual = usual(line);
+        if usual.eq_ignore_ascii_case(HEADING) {
+            context.no_record();
+            return Ok(());
+        }
+        if usual == line { Err(error) } else { self.record(&usual, context, out) }
+    }
+
+    fn header(&self) -> Header {
+        let clock = if self.epoch == Some(0) { "relative" } else { "unix" };
+        Header { format: FORMAT.name.into(), clock: clock.into(), ..Header::default() }
+    }
+}
+
+impl Msr {
+    fn record(&mut self, line: &[u8], context: &mut Context, out: &mut Vec<Request>) -> Result<()> {
         let mut fields = Walk::along(comma_separated(line));
         let time = fields.next("Timestamp")?;
         let host = fields.next("Hostname")?.bytes;
@@ -90,10 +124,5 @@ impl LineFormat for Msr {
             ..Request::new(Nanos(arrival), op, sector, count)
         });
         Ok(())
-    }
-
-    fn header(&self) -> Header {
-        let clock = if self.epoch == Some(0) { "relative" } else { "unix" };
-        Header { format: FORMAT.name.into(), clock: clock.into(), ..Header::default() }
     }
 }

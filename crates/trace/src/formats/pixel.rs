@@ -85,11 +85,19 @@ impl LineFormat for Pixel {
         let device = next("device", 2)?;
         let process = next("proces", 1)?;
         let arrival = Nanos(decimal_time(time, TimeUnit::Seconds, "timestamp", 6)?);
-        let (op, flags) = rwbs::parse(operation, 3)?;
+        let operation = rwbs::parse(operation, 3)?;
         let sector = Sector(unsigned(sector, "sector", 4)?);
-        let count = match unsigned(size, "size", 5)? {
-            0 if op == Op::Flush => 0,
-            count => sectors(count, size, "size", 5)?,
+        let (op, flags, count) = match (unsigned(size, "size", 5)?, operation.without_sectors()) {
+            (0, Some((Op::Flush, flags))) => (Op::Flush, flags, 0),
+            (0, None) => {
+                context.skip();
+                return Ok(());
+            }
+            (count, _) => {
+                let count = sectors(count, size, "size", 5)?;
+                let (op, flags) = operation.of(count);
+                (op, flags, count)
+            }
         };
         let (name, id) = split_process(process)?;
         let device = self.device.id(device, &mut context.devices, |raw| {

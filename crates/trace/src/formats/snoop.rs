@@ -1,15 +1,16 @@
 //! The tables of snoop tools: a heading, then a line for each request when it completes. `biosnoop` and `iosnoop` share this
 //! reader, because only their column names differ.
 //!
-//! The heading states the columns and their units. A process name may contain blanks, so the columns after it are counted from
-//! the end of the line. Lines of other programs before, between and after the lines of the table are skipped and counted;
+//! The heading states the columns, in any order, and their units. A process name may contain blanks, so the columns after it are
+//! counted from the end of the line. Lines of other programs before, between and after the lines of the table are skipped and counted;
 //! losses that the tool reports are counted as lost.
 
 use emmclab_base::{Error, Flags, Kind, Nanos, Op, Request, Result, SECTOR_BYTES, Sector};
 
 use super::rwbs::{self, Letters};
 use super::text::{
-    Context, LastName, blank_separated, decimal_time, is_decimal, is_digits, sectors, text, unsigned,
+    Context, LastName, bad_number, blank_separated, decimal_time, has_decimal_comma, is_decimal, is_digits,
+    sectors, text, unsigned,
 };
 use super::time_unit::TimeUnit;
 
@@ -33,6 +34,17 @@ pub(super) enum TableColumn {
     /// The time from issue to completion.
     Latency(TimeUnit),
     Other,
+}
+
+impl TableColumn {
+    fn is_time(self) -> bool {
+        matches!(self, TableColumn::Start(_) | TableColumn::End(_) | TableColumn::Clock)
+    }
+
+    /// Whether two columns have the same meaning, maybe in different units.
+    fn is_like(self, other: Self) -> bool {
+        std::mem::discriminant(&self) == std::mem::discriminant(&other)
+    }
 }
 
 /// More columns than any tool prints.
@@ -77,26 +89,26 @@ fn column(name: &[u8]) -> TableColumn {
     }
 }
 
-/// The columns that a heading names; `None` for any other line.
+/// The columns that a heading names, in any order; `None` for any other line. Each is named once. A table has a device and a latency,
+/// and names processes, as that of bpftrace, or places.
 pub(super) fn heading(line: &[u8]) -> Option<Vec<TableColumn>> {
     let columns: Vec<_> = blank_separated(line).take(MOST_COLUMNS + 1).map(column).collect();
-    let count = |wanted: TableColumn| columns.iter().filter(|column| **column == wanted).count();
-    let latencies = columns.iter().filter(|column| matches!(column, TableColumn::Latency(_))).count();
-    let once = [TableColumn::Process, TableColumn::Pid, TableColumn::Device]
-        .into_iter()
-        .all(|column| count(column) == 1);
-    (once && latencies == 1 && columns.len() <= MOST_COLUMNS).then_some(columns)
+    let has = |wanted: TableColumn| columns.contains(&wanted);
+    let is_once = |(at, column): (usize, &TableColumn)| {
+        *column == TableColumn::Other || !columns[..at].iter().any(|other| other.is_like(*column))
+    };
+    let of_requests = has(TableColumn::Process) && has(TableColumn::Pid)
+        || has(TableColumn::Sector) && has(TableColumn::Bytes);
+    let latency = columns.iter().any(|column| matches!(column, TableColumn::Latency(_)));
+    let fits = has(TableColumn::Device) && latency && of_requests && columns.len() <= MOST_COLUMNS;
+    (fits && columns.iter().enumerate().all(is_once)).then_some(columns)
 }
 
 /// The heading in the first lines; `device` is the name of its device column.
 pub(super) fn heading_with<'a>(head: &'a [u8], device: &[u8]) -> Option<&'a [u8]> {
     const LINES: usize = 200;
-    let lines = head.split(|byte| *byte == b'\n').take(LINES).map(<[u8]>::trim_ascii_end);
-    lines.into_iter().find(|line| {
-        memchr::memmem::find(line, b"COMM").is_some()
-            && blank_separated(line).any(|name| name == device)
-            && heading(line).is_some()
-    })
+    let mut lines = head.split(|byte| *byte == b'\n').take(LINES).map(<[u8]>::trim_ascii_end);
+    lines.find(|line| blank_separated(line).any(|name| name == device) && heading(line).is_some())
 }
 
 /// The words of a line, with their positions, so that those of a process name can be joined again.
@@ -176,7 +188,7 @@ impl Table {
 
     /// Whether the time of a request is stated.
     pub fn is_timed(&self) -> bool {
-        self.has(|column| matches!(column, TableColumn::Start(_) | TableColumn::End(_) | TableColumn::Clock))
+        self.has(|column| column.is_time())
     }
 
     /// Whether the time in the queue is stated.
@@ -207,14 +219,16 @@ impl Table {
                 Some(columns) => {
                     self.columns = columns;
                     context.no_record();
+                    context.begins_again = true;
                 }
                 None if line.trim_ascii().is_empty() => context.no_record(),
                 None => context.skip(),
             }
             return Ok(());
         };
-        let process = self.word(self.position(TableColumn::Process), words.count);
-        if words.count + 1 == self.columns.len() && words.range(process, process + 1) == b"?" {
+        let process = self.position(TableColumn::Process).map(|at| self.word(at, words.count));
+        let unknown = process.is_some_and(|process| words.range(process, process + 1) == b"?");
+        if words.count + 1 == self.columns.len() && unknown {
             // bcc prints neither disk nor address of a request whose start it did not record.
             context.skip();
             return Ok(());
@@ -228,32 +242,40 @@ impl Table {
         Ok(())
     }
 
-    /// The index of a column that every table has.
-    fn position(&self, wanted: TableColumn) -> usize {
-        self.columns.iter().position(|column| *column == wanted).unwrap_or(0)
+    /// The index of a column; `None` if the table lacks it.
+    fn position(&self, wanted: TableColumn) -> Option<usize> {
+        self.columns.iter().position(|column| *column == wanted)
     }
 
     /// The index of the first word of column `at` in a line of `words` words.
     fn word(&self, at: usize, words: usize) -> usize {
-        let process = self.position(TableColumn::Process);
-        if at <= process { at } else { (words + at).saturating_sub(self.columns.len()) }
+        let is_after_name = self.position(TableColumn::Process).is_some_and(|process| at > process);
+        if is_after_name { (words + at).saturating_sub(self.columns.len()) } else { at }
     }
 
-    /// Whether a line is of the table: it has enough words, and its first column is a valid time, or in tables without times
-    /// its device is valid.
+    /// Whether a line is of the table: it has as many words as columns, only the name of a process may have none or several, and
+    /// begins like a row in the column of the time, or in tables without times in those of address and length.
     fn is_row(&self, words: &Words) -> bool {
-        if words.count + 1 < self.columns.len() {
-            return false;
-        }
-        let word = |at: usize| words.range(at, at + 1);
-        match self.columns[0] {
-            TableColumn::Start(_) | TableColumn::End(_) => is_decimal(word(0)),
-            TableColumn::Clock => time_of_day(word(0)).is_some(),
-            _ => {
-                let device = self.word(self.position(TableColumn::Device), words.count);
-                let mut numbers = word(device).split(|byte| *byte == b',');
-                numbers.next().is_some_and(is_digits) && numbers.next().is_some_and(is_digits)
-            }
+        let fits = match self.position(TableColumn::Process) {
+            Some(_) => words.count + 1 >= self.columns.len(),
+            None => words.count == self.columns.len(),
+        };
+        let word = |at: usize| {
+            let first = self.word(at, words.count);
+            words.range(first, (first + 1).min(words.count))
+        };
+        let is_number = |field: &[u8]| is_decimal(field) || has_decimal_comma(field);
+        let is_time = |field: &[u8]| {
+            let mut parts = field.rsplit(|byte| *byte == b':');
+            parts.next().is_some_and(is_number) && parts.all(is_digits)
+        };
+        let time = self.columns.iter().position(|column| column.is_time());
+        fits && match time {
+            Some(time) => is_time(word(time)),
+            None => [TableColumn::Sector, TableColumn::Bytes].into_iter().all(|column| {
+                let field = self.position(column).map_or(&[][..], word);
+                is_digits(field.strip_prefix(b"-").unwrap_or(field))
+            }),
         }
     }
 
@@ -271,7 +293,8 @@ impl Table {
                 TableColumn::End(unit) => row.end = Some(time(unit, "time")?),
                 TableColumn::Clock => {
                     let now = time_of_day(field.bytes).ok_or_else(|| {
-                        Error::new(Kind::Value, "is not a time of day such as 23:59:59.000").of_field(
+                        let seconds = field.bytes.rsplit(|byte| *byte == b':').next().unwrap_or_default();
+                        bad_number(seconds, "is not a time of day such as 23:59:59.000").of_field(
                             "time",
                             field.column,
                             field.bytes,
@@ -340,7 +363,7 @@ impl Table {
             start: row.start.is_none().then_some(Nanos(start)),
             complete: Some(Nanos(complete)),
             flags,
-            pid: Some(signed(row.pid)?).filter(|pid| *pid > 0 || process.is_some()),
+            pid: signed(row.pid)?.filter(|pid| *pid > 0 || process.is_some()),
             process,
             device: Some(device),
             ..Request::new(Nanos(arrival), op, sector, count)
@@ -348,8 +371,7 @@ impl Table {
     }
 }
 
-/// Operation, flags and range of a line. `None` for a command without an address. Of requests without data, the tools only
-/// print flushes and commands to zones.
+/// Operation, flags and range of a line. `None` for a command without an address or without data.
 fn place(row: &Row, bytes: u64) -> Result<Option<(Op, Flags, Sector, u32)>> {
     let Letters::Request(operation) = rwbs::read(row.letters.bytes, row.letters.column)? else {
         return Ok(None);
@@ -358,14 +380,11 @@ fn place(row: &Row, bytes: u64) -> Result<Option<(Op, Flags, Sector, u32)>> {
         b"-1" => NO_SECTOR,
         digits => unsigned(digits, "sector", row.sector.column)?,
     };
-    let (op, flags) = operation.of(u32::from(bytes > 0));
     if bytes == 0 {
-        let known = if sector == NO_SECTOR { 0 } else { sector };
-        return Ok(match op {
-            Op::Read | Op::Write | Op::Flush => {
-                Some((Op::Flush, flags.difference(Flags::PREFLUSH.union(Flags::FUA)), Sector(0), 0))
-            }
-            _ => Some((op, flags, Sector(known), 0)).filter(|_| op != Op::Discard),
+        // biosnoop of bcc prints no more than R or W of a flush.
+        return Ok(match operation.without_sectors() {
+            Some((Op::Read | Op::Write | Op::Flush, flags)) => Some((Op::Flush, flags, Sector(0), 0)),
+            _ => None,
         });
     }
     if sector == NO_SECTOR {
@@ -373,13 +392,18 @@ fn place(row: &Row, bytes: u64) -> Result<Option<(Op, Flags, Sector, u32)>> {
         return Ok(None);
     }
     let count = sectors(bytes.div_ceil(SECTOR_BYTES), row.bytes.bytes, "bytes", row.bytes.column)?;
+    let (op, flags) = operation.of(count);
     Ok(Some((op, flags, Sector(sector), count)))
 }
 
-fn signed(field: Field) -> Result<i32> {
+/// The process id of a field; `None` if the table has no such column.
+fn signed(field: Field) -> Result<Option<i32>> {
+    if field.column == 0 {
+        return Ok(None);
+    }
     let digits = field.bytes.strip_prefix(b"-").unwrap_or(field.bytes);
     let id = super::text::pid(digits, "pid", field.column)?;
-    Ok(if digits.len() < field.bytes.len() { -id } else { id })
+    Ok(Some(if digits.len() < field.bytes.len() { -id } else { id }))
 }
 
 /// Parses `HH:MM:SS`, with or without decimals, into nanoseconds since midnight.

@@ -50,6 +50,9 @@ fn open(input: Input, options: &ReadOptions) -> Result<Box<dyn Source>> {
 #[derive(Default)]
 struct Systor17 {
     device: LastName,
+    /// Number of records without an operation, and the line of the first one.
+    unknown: u64,
+    first_unknown: u64,
 }
 
 impl LineFormat for Systor17 {
@@ -68,6 +71,10 @@ impl LineFormat for Systor17 {
         fields.end()?;
         let arrival = time.time(TimeUnit::Seconds)?;
         if operation.bytes.is_empty() {
+            if self.unknown == 0 {
+                self.first_unknown = context.line;
+            }
+            self.unknown += 1;
             context.skip();
             return Ok(());
         }
@@ -89,6 +96,13 @@ impl LineFormat for Systor17 {
     }
 
     fn header(&self) -> Header {
-        Header { format: FORMAT.name.into(), clock: "unix".into(), ..Header::default() }
+        let note = || {
+            let (count, line) = (self.unknown, self.first_unknown);
+            format!(
+                "{count} of the records have no operation (IOType) and are left out, the first in line {line}"
+            )
+        };
+        let note = (self.unknown > 0).then(note);
+        Header { format: FORMAT.name.into(), clock: "unix".into(), note, ..Header::default() }
     }
 }

@@ -14,16 +14,21 @@ use crate::tally::Tally;
 
 /// The state that a line format updates while it reads.
 #[derive(Debug, Default)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub(crate) struct Context {
     pub processes: Names,
     pub devices: Names,
     pub ledger: Ledger,
+    /// Number of the line that is parsed.
+    pub line: u64,
     /// Set by the format if a line seems to be only a part of one; the lines after it are then tried as its rest.
     pub broken: bool,
     /// Set if a line is to be parsed as it is, broken or not.
     pub as_it_stands: bool,
     /// Set if a line was joined with those after it; it is then only accepted if it is certainly an event.
     pub joining: bool,
+    /// Set by the format at a heading that is not the first one, and at a record after the end of a recording.
+    pub begins_again: bool,
 }
 
 impl Context {
@@ -196,7 +201,42 @@ fn unsigned_checked(field: &[u8], name: &str, column: u64) -> Result<u64> {
 #[cold]
 fn not_a_number(field: &[u8], name: &str, column: u64, too_large: bool) -> Error {
     let problem = if too_large { "is 2^64 or more" } else { "is not an unsigned whole number" };
-    Error::new(Kind::Value, problem).of_field(name, column, field)
+    bad_number(field, problem).of_field(name, column, field)
+}
+
+/// The hint for a number that a spreadsheet has rounded.
+pub(crate) const LOST_DIGITS: &str =
+    "take the file as it was before the spreadsheet: lost digits cannot be restored";
+
+/// The error for a field that is not a number: the reason if another program has changed it, otherwise `problem`.
+#[cold]
+pub(crate) fn bad_number(field: &[u8], problem: &str) -> Error {
+    let error = |problem| Error::new(Kind::Value, problem);
+    if has_decimal_comma(field) {
+        error("has a decimal comma")
+            .hint("write decimal points, for example with LC_ALL=C in front of the command that prints")
+    } else if has_lost_digits(field) {
+        error("has lost its last digits in a spreadsheet").hint(LOST_DIGITS)
+    } else {
+        error(problem)
+    }
+}
+
+/// Whether a number has a decimal comma.
+pub(crate) fn has_decimal_comma(field: &[u8]) -> bool {
+    let field = field.strip_prefix(b"-").unwrap_or(field);
+    let comma = memchr::memchr(b',', field);
+    comma.is_some_and(|comma| is_digits(&field[..comma]) && is_digits(&field[comma + 1..]))
+}
+
+/// Whether a number has the form in which spreadsheets write whole numbers of 12 and more digits, with fewer digits than it has.
+pub(crate) fn has_lost_digits(field: &[u8]) -> bool {
+    const LEAST_EXPONENT: usize = 11;
+    let Some(at) = memchr::memmem::find(field, b"E+") else { return false };
+    let (number, exponent) = (&field[..at], &field[at + 2..]);
+    let decimals = memchr::memchr(b'.', number).map_or(0, |dot| number.len() - dot - 1);
+    let exponent = std::str::from_utf8(exponent).ok().and_then(|digits| digits.parse::<usize>().ok());
+    is_decimal(number) && exponent.is_some_and(|exponent| exponent >= LEAST_EXPONENT && exponent > decimals)
 }
 
 /// Parses a process or thread id.
@@ -210,7 +250,7 @@ pub(crate) fn pid(field: &[u8], name: &str, column: u64) -> Result<i32> {
 /// tools print doubles.
 #[inline]
 pub(crate) fn decimal_time(field: &[u8], unit: TimeUnit, name: &str, column: u64) -> Result<i64> {
-    let bad = |problem| Err(Error::new(Kind::Value, problem).of_field(name, column, field));
+    let bad = |problem| Err(bad_number(field, problem).of_field(name, column, field));
     let (whole, fraction) = match memchr::memchr(b'.', field) {
         Some(dot) => (&field[..dot], &field[dot + 1..]),
         None => (field, &[][..]),

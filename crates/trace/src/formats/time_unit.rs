@@ -49,7 +49,7 @@ impl TimeUnit {
         TimeUnit::CHOICES.into_iter().find(|unit| unit.name() == name).ok_or_else(|| {
             Error::new(Kind::Config, "is not a unit of time")
                 .of_field("--time-unit", 0, name.as_bytes())
-                .hint("choose one of: s, ms, us, ns")
+                .hint("choose one of: s, ms, us, ns; `none` if a table has no times")
         })
     }
 }

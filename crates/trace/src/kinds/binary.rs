@@ -1,4 +1,4 @@
-//! Archives, images, databases and recordings in binary forms, by their magic numbers.
+//! Archives, images, databases and other binary files, by their magic numbers.
 
 use super::{FileKind, Head};
 
@@ -46,15 +46,6 @@ pub(super) static KINDS: &[FileKind] = &[
         is: |head| head.has(0, b"PERFILE2") || head.has(0, b"PERFFILE"),
         cure: "print it as text and read that: `perf script -i perf.data > trace.txt`; it must hold block events \
                (`perf record -a -e 'block:*'`)",
-    },
-    FileKind {
-        what: "a CTF trace, of LTTng or barectf",
-        is: |head| {
-            head.has(0, &[0xc1, 0x1f, 0xfc, 0xc1])
-                || head.has(0, &[0xc1, 0xfc, 0x1f, 0xc1])
-                || head.has(0, b"/* CTF 1.")
-        },
-        cure: "record the block events with `emmclab record`, trace-cmd or perf",
     },
     FileKind {
         what: "a log of dm-log-writes",

@@ -5,6 +5,7 @@
 
 mod binary;
 mod programs;
+mod recordings;
 mod registers;
 mod text;
 
@@ -48,6 +49,12 @@ impl<'a> Head<'a> {
         lines.filter(|line| !line.is_empty()).take(MOST_LINES)
     }
 
+    /// The same lines without the last one if it may be incomplete.
+    fn whole_lines(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+        let cut = usize::from(!self.bytes.ends_with(b"\n") && self.bytes.contains(&b'\n'));
+        self.lines().take(self.lines().count() - cut)
+    }
+
     /// Whether for each of these beginnings, one of the first lines has it.
     fn has_lines(&self, beginnings: &[&str]) -> bool {
         beginnings.iter().all(|begin| self.lines().any(|line| line.starts_with(begin.as_bytes())))
@@ -73,29 +80,37 @@ impl<'a> Head<'a> {
 
 /// All kinds, those with the clearest marks first.
 fn kinds() -> impl Iterator<Item = &'static FileKind> {
-    binary::KINDS.iter().chain(registers::KINDS).chain(text::KINDS).chain(programs::KINDS)
+    let recordings = recordings::KINDS.iter();
+    recordings.chain(binary::KINDS).chain(registers::KINDS).chain(text::KINDS).chain(programs::KINDS)
+}
+
+/// The kinds of files that some format would accept.
+fn first_kinds() -> impl Iterator<Item = &'static FileKind> {
+    text::OWN.iter().chain(recordings::FIRST)
 }
 
 /// The name of each kind, and its hint.
 pub(crate) fn named() -> impl Iterator<Item = (&'static str, &'static str)> {
-    text::OWN.iter().chain(kinds()).map(|kind| (kind.what, kind.cure))
+    first_kinds().chain(kinds()).map(|kind| (kind.what, kind.cure))
 }
 
 /// The error for a file of a known kind that is not a trace; `None` if no kind fits.
 pub(crate) fn recognise(head: &[u8]) -> Option<Error> {
     let head = Head { bytes: head };
-    kinds().find(|kind| (kind.is)(&head)).map(refusal)
+    kinds().find(|kind| (kind.is)(&head)).map(refusal).or_else(|| registers::damaged(head.bytes))
 }
 
-/// Like [`recognise`], for pages and documents of emmclab. It is called before the formats, because some of them would accept
-/// these files.
-pub(crate) fn recognise_own(head: &[u8]) -> Option<Error> {
+/// Like [`recognise`], for kinds that some format would accept. It is called before the formats.
+pub(crate) fn recognise_first(head: &[u8]) -> Option<Error> {
     let head = Head { bytes: head };
-    text::OWN.iter().find(|kind| (kind.is)(&head)).map(refusal)
+    first_kinds().find(|kind| (kind.is)(&head)).map(refusal)
 }
 
 fn refusal(kind: &'static FileKind) -> Error {
-    Error::new(Kind::UnknownFormat, format!("this is no trace, but {}", kind.what)).hint(kind.cure)
+    let is_recording =
+        recordings::KINDS.iter().chain(recordings::FIRST).any(|recording| std::ptr::eq(recording, kind));
+    let what = if is_recording { "this is no trace that can be read, but" } else { "this is no trace, but" };
+    Error::new(Kind::UnknownFormat, format!("{what} {}", kind.what)).hint(kind.cure)
 }
 
 #[cfg(test)]
@@ -105,7 +120,7 @@ mod tests {
     #[test]
     fn every_kind_has_a_name_of_its_own_and_a_cure() {
         let mut names = std::collections::BTreeSet::new();
-        for kind in kinds().chain(text::OWN) {
+        for kind in kinds().chain(first_kinds()) {
             assert!(names.insert(kind.what), "{} stands twice", kind.what);
             assert!(kind.cure.len() > 20, "{}", kind.what);
             assert!(!kind.cure.ends_with('.') && !kind.what.ends_with('.'), "{}", kind.what);
@@ -114,7 +129,7 @@ mod tests {
 
     /// The name of the kind that is found for a file with these first bytes.
     pub(super) fn named(head: &[u8]) -> String {
-        let error = recognise_own(head).or_else(|| recognise(head));
+        let error = recognise_first(head).or_else(|| recognise(head));
         error.map_or_else(|| "unknown".to_owned(), |error| error.to_string())
     }
 
@@ -125,7 +140,7 @@ mod tests {
             b"\n\n",
             b"a,b,c\n1,2,3\n",
             b"1 2 3 4 5 6 7 8\n",
-            &[0; 512],
+            &[0; 511],
             &[7; 4096],
             b"hello world\n",
         ] {

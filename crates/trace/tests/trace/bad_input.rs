@@ -33,20 +33,20 @@ fn a_byte_order_mark_before_the_text_changes_nothing() {
 fn a_bad_time_is_named_by_its_column() {
     let text = "arrival_us,response_us,op,sector,sectors\n1,2,read,8,8\n1,x,read,8,8\n";
     let error = read_bytes(text.as_bytes(), "csv", &ReadOptions::default()).unwrap_err();
-    assert_eq!((error.field(), error.line()), (Some("response"), Some(3)), "{error}");
+    assert_eq!((error.field(), error.line()), (Some("response_us"), Some(3)), "{error}");
 }
 
 #[test]
 fn a_time_before_an_earlier_one_is_named_or_counted() {
     let heading = "arrival_us,start_us,issue_us,complete_us,response_us,service_us,op,sector,sectors\n1,2,3,4,,,read,8,8\n";
     for (line, field, value) in [
-        ("10,9,,,,,read,8,8", "start", "9"),
-        ("10,12,11,,,,read,8,8", "issue", "11"),
-        ("10,,,9,,,read,8,8", "complete", "9"),
-        ("10,12,,11,,,read,8,8", "complete", "11"),
-        ("10,12,,,1,,read,8,8", "complete", ""),
-        ("10,,,,-1,,read,8,8", "response", "-1"),
-        ("10,12,,,,-1,read,8,8", "service", "-1"),
+        ("10,9,,,,,read,8,8", "start_us", "9"),
+        ("10,12,11,,,,read,8,8", "issue_us", "11"),
+        ("10,,,9,,,read,8,8", "complete_us", "9"),
+        ("10,12,,11,,,read,8,8", "complete_us", "11"),
+        ("10,12,,,1,,read,8,8", "complete_us", ""),
+        ("10,,,,-1,,read,8,8", "response_us", "-1"),
+        ("10,12,,,,-1,read,8,8", "service_us", "-1"),
     ] {
         let text = format!("{heading}{line}\n");
         let error = read_bytes(text.as_bytes(), "csv", &ReadOptions::default()).unwrap_err();

@@ -13,6 +13,7 @@ mod clock_jumps;
 mod combining;
 mod diagnosis;
 mod driver_requests;
+mod edited;
 mod fio;
 mod formats;
 mod notes;

@@ -39,6 +39,18 @@ fn published_tables_mean_what_their_documentation_says() {
     assert_eq!((trace.requests[0].response(), trace.requests[1].response()), (Some(Nanos(39_964)), None));
     assert_eq!((trace.requests[1].arrival, trace.ledger.skipped), (Nanos(145_714), 1));
 
+    // Replies end the arrivals whose latency is not stated, in order of the file.
+    let text = "#ELAPSED_USECS.D,CMD.S,LUN_SSID.I,PHASE.I,LBA.I,NBLKS.I,LATENCY_USECS.D\n\
+                10,RD_IN,5,0,64,8,0\n20,RD_IN,5,0,64,8,0\n21,WR_IN,5,0,8,8,0\n50,RD_OUT,5,1,64,8,40\n60,WR_OUT,5,1,8,8,0\n";
+    let trace = read_bytes(text.as_bytes(), "csv", &ReadOptions::default()).unwrap();
+    let ends: Vec<_> = trace.requests.iter().map(|one| one.complete.map(|end| end.0 / 1_000)).collect();
+    assert_eq!((ends, trace.ledger.skipped), (vec![Some(50), None, Some(60)], 2));
+
+    let text =
+        "Timestamp,Response,IOType,LUN,Offset,Size\n1.0,0.1,W,0,512,512\n2.0,,,0,512,512\n3.0,,,0,0,512\n";
+    let trace = read_bytes(text.as_bytes(), "csv", &ReadOptions::default()).unwrap();
+    assert!(trace.header.note.unwrap().starts_with("2 of the records have no operation"));
+
     let trace = sample("thesios");
     let one = &trace.requests[0];
     assert_eq!((one.sector, one.sectors, one.op), (Sector(672), 88, Op::Read));
@@ -277,4 +289,28 @@ fn stamps_coarser_than_the_responses_are_told_and_keep_the_order_of_the_file() {
         None,
     );
     assert_eq!(trace.unwrap().header.coarse_clock, None);
+}
+
+#[test]
+fn rows_of_flushes_without_sectors_are_flushes_and_commands_without_data_are_skipped() {
+    let text = "1,FF,0,0\n2,F,0,0\n3,FN,0,0\n4,FWS,0,0\n5,WFS,0,0\n6,NS,0,0\n7,NS,8,8\n";
+    let trace = with_columns(text, "arrival_us,op,sector,sectors", None, None).unwrap();
+    let flushes = trace.requests.iter().filter(|one| one.op == Op::Flush).count();
+    assert_eq!((flushes, trace.requests.len(), trace.ledger.skipped), (5, 6, 1));
+    assert_eq!((trace.requests[3].flags, trace.requests[5].op), (Flags::SYNC, Op::Write));
+    for row in ["1,W,0,0\n", "1,R,8,0\n"] {
+        let error = with_columns(row, "arrival_us,op,sector,sectors", None, None).unwrap_err();
+        assert!(error.to_string().contains("without data"), "{error}");
+    }
+}
+
+#[test]
+fn an_error_names_the_column_as_the_user_does() {
+    for (row, name) in
+        [("1,8,K,4096", "op"), ("x,8,R,8", "complete_ms"), ("1,-,R,8", "offset_kb"), ("1,8,R,y", "size")]
+    {
+        let columns = "complete_ms,offset_kb,op,size,response_us";
+        let error = with_columns(&format!("1,8,R,4096,5\n{row},5\n"), columns, None, Some("byte"));
+        assert_eq!(error.unwrap_err().field(), Some(name), "{row}");
+    }
 }

@@ -167,7 +167,8 @@ def show_learned(console: Console, found: LearnedProgram, output: Path, cpu_fact
     """Print the learned program and the limits of the recording."""
     known = found.known
     if found.only_calls:
-        text = f"the recording holds these calls only, and the program lacks all others: {', '.join(found.only_calls)}"
+        names = ", ".join(found.only_calls)
+        text = f"the recording holds these calls only, and the program lacks all others: {names}"
         console.print(Text(text, "yellow"), soft_wrap=True)
     console.print(
         Text(

@@ -250,8 +250,9 @@ impl Blktrace {
             (None, _) if record.action & 0xffff & !CGROUP == REMAP => {
                 // In network order.
                 let from = payload.get(..4).and_then(|from| from.try_into().ok()).map(u32::from_be_bytes);
-                let from = from.and_then(|from| self.context.devices.id(&dev_t_label(from)));
-                from.into_iter().for_each(|from| self.pairer.remap(from));
+                if let Some(from) = from.and_then(|from| self.context.devices.id(&dev_t_label(from))) {
+                    self.pairer.remap(from);
+                }
             }
             (None, _) => {}
         }

@@ -257,9 +257,11 @@ const SIZE_UNIT_HINT: &str =
 /// If a name is unknown, a column is given twice or a needed one is missing, or if a unit is missing or not needed.
 pub(super) fn meanings(list: &str, separator: u8, options: &ReadOptions) -> Result<Vec<Meaning>> {
     let config = |problem: String| Error::new(Kind::Config, problem);
-    let unit = options.time_unit.as_deref().map(TimeUnit::by_name).transpose()?.map(Scale::Decimal);
+    let without_times = is_without_times(options);
+    let unit = options.time_unit.as_deref().filter(|_| !without_times);
+    let unit = unit.map(TimeUnit::by_name).transpose()?.map(Scale::Decimal);
     let size_unit = options.size_unit.as_deref().map(size_unit).transpose()?;
-    let (mut unit_used, mut size_unit_used) = (false, false);
+    let (mut unit_used, mut size_unit_used) = (without_times, false);
     let named_in = if options.columns.is_some() { "--columns" } else { "heading" };
     let mut columns = Vec::new();
     for (i, name) in names(list, separator).enumerate() {
@@ -268,6 +270,10 @@ pub(super) fn meanings(list: &str, separator: u8, options: &ReadOptions) -> Resu
         let column = match named(name) {
             None => {
                 return Err(place(config("is not a column name".into())).hint(HINT));
+            }
+            Some(Named::Known(Meaning::Time(..)) | Named::TimeWithoutUnit(_)) if without_times => {
+                return Err(place(config("is a time, but --time-unit none is given".into()))
+                    .hint("name the unit of the times, or skip the column with `-`"));
             }
             Some(Named::Known(column)) => column,
             Some(Named::TimeWithoutUnit(moment)) => {
@@ -295,21 +301,26 @@ pub(super) fn meanings(list: &str, separator: u8, options: &ReadOptions) -> Resu
                 .hint("leave the option out, or remove the unit from the column's name"));
         }
     }
-    check_needed(list, &columns, named_in)?;
+    check_needed(list, &columns, named_in, without_times)?;
     Ok(columns)
 }
 
-/// Checks that the columns contain a time, an address, a length and an operation.
-fn check_needed(list: &str, columns: &[Meaning], named_in: &str) -> Result<()> {
+/// Whether the user states that the file has no times. It may then be a list of addresses: lengths and operations may be missing, too.
+pub(super) fn is_without_times(options: &ReadOptions) -> bool {
+    options.time_unit.as_deref() == Some("none")
+}
+
+/// Checks that the columns contain a time, an address, a length and an operation; without times an address is enough.
+fn check_needed(list: &str, columns: &[Meaning], named_in: &str, without_times: bool) -> Result<()> {
     let has = |needed: Meaning| columns.iter().any(|column| same(*column, needed));
     let time = |moment| has(Meaning::Time(moment, Scale::Decimal(TimeUnit::Nanos)));
     let by_completion = time(Moment::Complete) && (time(Moment::Response) || time(Moment::Service));
     let timed = time(Moment::Arrival) || time(Moment::Start) || time(Moment::Issue) || by_completion;
     for (name, found) in [
-        ("arrival (nor complete with response, from which it is computed)", timed),
+        ("arrival (nor complete with response, from which it is computed)", timed || without_times),
         ("sector or offset", has(Meaning::Offset(1))),
-        ("sectors or size", has(Meaning::Size(1))),
-        ("op", has(Meaning::Op(Codes::Names))),
+        ("sectors or size", has(Meaning::Size(1)) || without_times),
+        ("op", has(Meaning::Op(Codes::Names)) || without_times),
     ] {
         if !found {
             let missing = Error::new(Kind::Config, format!("there is no column {name}"));

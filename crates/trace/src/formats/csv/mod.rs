@@ -8,7 +8,8 @@
 //! hexadecimal after `0x`, or if the name ends in `_hex`. Then `op` (`op_read0`, `op_read1`, `op_scsi`, `op_nvme`, `op_mmc` for
 //! numbers), `flags` (the number of the Parquet schema), `pid`, `process`, `device`. Arrival, place and op are needed. Fields
 //! are separated by commas, semicolons, tabs or runs of blanks, as in the first line. A field in double quotes may contain
-//! separators; a quote in it is doubled. An empty field is a missing value. Ranges of bytes that do not begin and end at
+//! separators; a quote in it is doubled. An empty field is a missing value. With `--time-unit none` there are no times, and only
+//! the place is needed: each line is then a read of one unit of its address, unless it has a length and an operation. Ranges of bytes that do not begin and end at
 //! sectors are rounded down at both ends and counted, so that streams stay sequential.
 
 mod columns;
@@ -17,10 +18,11 @@ mod numbers;
 mod suggest;
 mod writer;
 
+use std::borrow::Cow;
 use std::path::Path;
 
 pub use columns::{ColumnName, NAMES};
-use columns::{Extent, LEAST, MOMENTS, Meaning, Moment, is_heading, meanings};
+use columns::{Extent, LEAST, MOMENTS, Meaning, Moment, is_heading, is_without_times, meanings};
 use fields::{Field, Fields, separator};
 use numbers::{Codes, hexadecimal, number};
 
@@ -29,7 +31,7 @@ use emmclab_base::{Error, Flags, Kind, NameId, Nanos, Op, Request, Result, SECTO
 use super::format::{Format, Origin, ReadOptions, Times};
 use super::holds::Holds;
 use super::input::Input;
-use super::rwbs;
+use super::rwbs::{self, Operation};
 use super::text::{
     Context, LastName, LineFormat, LineSource, first_line, is_decimal, pid, sectors, stream_span, text,
     unsigned,
@@ -71,20 +73,20 @@ pub(super) fn unknown_heading(head: &[u8]) -> Option<Error> {
 
 fn open(input: Input, options: &ReadOptions) -> Result<Box<dyn Source>> {
     let heading = first_line(input.head()).to_owned();
-    let (columns, separator) = if let Some(list) = &options.columns {
-        let columns = meanings(list, b',', options)?;
-        let separator = separator(&heading, columns.len());
-        (columns, separator)
-    } else {
-        let separator = separator(&heading, LEAST);
-        (meanings(&text(&heading), separator, options)?, separator)
+    let without_times = is_without_times(options);
+    let (list, of_list) = match &options.columns {
+        Some(list) => (Cow::Borrowed(list.as_str()), b','),
+        None => (text(&heading), separator(&heading, LEAST)),
     };
-    // With --columns, the file may still have a heading, in which times are not numbers.
-    let (mut fields, mut time) = (Fields::of(&heading, separator), None);
+    let columns = meanings(&list, of_list, options)?;
+    let names = columns::names(&list, of_list).map(str::to_owned).collect();
+    let separator = if options.columns.is_some() { separator(&heading, columns.len()) } else { of_list };
+    // With --columns, the file may still have a heading, in which times and addresses are not numbers.
+    let (mut fields, mut number) = (Fields::of(&heading, separator), None);
     for column in &columns {
         let field = fields.next()?;
-        if matches!(column, Meaning::Time(..)) {
-            time = time.or(field);
+        if matches!(column, Meaning::Time(..)) || without_times && matches!(column, Meaning::Offset(_)) {
+            number = number.or(field);
         }
     }
     let begins_a_number = |field: Field| {
@@ -93,18 +95,32 @@ fn open(input: Input, options: &ReadOptions) -> Result<Box<dyn Source>> {
             || is_decimal(digits)
             || digits.first().is_some_and(|byte| byte.is_ascii_digit() || *byte == b'.')
     };
-    let skip_first = options.columns.is_none() || time.is_some_and(|field| !begins_a_number(field));
-    let reader =
-        Csv { columns, separator, process: LastName::default(), device: LastName::default(), skip_first };
+    let skip_first = options.columns.is_none() || number.is_some_and(|field| !begins_a_number(field));
+    let reader = Csv {
+        columns,
+        names,
+        separator,
+        process: LastName::default(),
+        device: LastName::default(),
+        skip_first,
+        untimed: without_times.then_some(0),
+    };
     Ok(Box::new(LineSource::new(reader, input, options)))
 }
 
+/// The distance of the requests of a file without times.
+const STEP_NS: i64 = 1_000;
+
 struct Csv {
     columns: Vec<Meaning>,
+    /// The columns as the user names them.
+    names: Vec<String>,
     separator: u8,
     process: LastName,
     device: LastName,
     skip_first: bool,
+    /// Number of requests so far, if the file has no times.
+    untimed: Option<i64>,
 }
 
 /// The values of a line so far.
@@ -113,7 +129,7 @@ struct Row<'a> {
     times: [Option<i64>; MOMENTS],
     offset: Option<Place<'a>>,
     size: Option<Place<'a>>,
-    op: Option<(Op, Flags)>,
+    op: Option<Operation>,
     flags: Option<Flags>,
     pid: Option<i32>,
     process: Option<Field<'a>>,
@@ -211,12 +227,9 @@ impl Csv {
     }
 }
 
-impl LineFormat for Csv {
-    fn parse(&mut self, line: &[u8], context: &mut Context, out: &mut Vec<Request>) -> Result<()> {
-        if std::mem::take(&mut self.skip_first) {
-            context.no_record();
-            return Ok(());
-        }
+impl Csv {
+    /// Reads a line that is not the heading.
+    fn request(&mut self, line: &[u8], context: &mut Context) -> Result<Option<Request>> {
         let row = self.row(line).map_err(|error| match Fields::count(line, self.separator) {
             // If the number of fields is wrong too, this explains the wrong value better.
             Ok(count) if count != self.columns.len() => self.wrong_count(line),
@@ -224,7 +237,16 @@ impl LineFormat for Csv {
         })?;
         let missing = |name: &str| Error::new(Kind::Value, "is missing").of_field(name, 0, b"");
         let start = row.start();
-        let arrival = row.arrival(start).ok_or_else(|| missing("arrival"))?;
+        let mut arrival = row.arrival(start);
+        let (mut operation, offset, mut size) =
+            (row.op, row.offset.ok_or_else(|| missing("sector"))?, row.size);
+        if let Some(count) = &mut self.untimed {
+            arrival = Some(*count * STEP_NS);
+            *count += 1;
+            operation = operation.or(Some(Op::Read.into()));
+            size = size.or(Some((1, offset.1, offset.2, offset.3)));
+        }
+        let arrival = arrival.ok_or_else(|| missing("arrival"))?;
         let after = |begin: Option<i64>, took: Moment| {
             row.times[took as usize].and_then(|took| begin.and_then(|begin| begin.checked_add(took)))
         };
@@ -236,9 +258,13 @@ impl LineFormat for Csv {
         let complete = row.times[Moment::Complete as usize]
             .or_else(|| after(Some(arrival), Moment::Response))
             .or_else(|| after(start, Moment::Service));
-        let (op, letters) = row.op.ok_or_else(|| missing("op"))?;
-        let size = row.size.ok_or_else(|| missing("sectors"));
-        let (sector, count, rounded) = place(op, row.offset.ok_or_else(|| missing("sector"))?, size?)?;
+        let operation = operation.ok_or_else(|| missing("op"))?;
+        let size = size.ok_or_else(|| missing("sectors"))?;
+        let Some(Placed { op, flags: letters, sector, count, rounded }) = place(operation, offset, size)?
+        else {
+            context.skip();
+            return Ok(None);
+        };
         context.round(rounded);
         let request = Request {
             start: start.map(Nanos),
@@ -251,35 +277,67 @@ impl LineFormat for Csv {
             device: name(row.device, &mut self.device, &mut context.devices)?,
             ..Request::new(Nanos(arrival), op, sector, count)
         };
-        if let Some((name, _)) = request.early_time() {
-            return Err(self.refused(line, name, "is earlier than the time before it"));
+        match request.early_time() {
+            Some((name, _)) => Err(self.refused(line, name, "is earlier than the time before it")),
+            None => Ok(Some(request)),
         }
-        out.push(request);
-        Ok(())
     }
 
-    fn header(&self) -> Header {
-        Header { format: FORMAT.name.into(), clock: "relative".into(), ..Header::default() }
+    /// The error with the name that the user gives to its column.
+    #[cold]
+    fn in_own_words(&self, error: Error) -> Error {
+        let own = error.column().and_then(|column| self.names.get(usize::try_from(column).ok()? - 1));
+        match own {
+            Some(name) if error.field() != Some("") => error.in_field(name),
+            _ => error,
+        }
     }
 }
 
-fn operation(field: &[u8], codes: Codes, column: u64) -> Result<(Op, Flags)> {
+impl LineFormat for Csv {
+    fn parse(&mut self, line: &[u8], context: &mut Context, out: &mut Vec<Request>) -> Result<()> {
+        if std::mem::take(&mut self.skip_first) {
+            context.no_record();
+            return Ok(());
+        }
+        let request = self.request(line, context).map_err(|error| self.in_own_words(error))?;
+        out.extend(request);
+        Ok(())
+    }
+
+    fn times(&self) -> Option<Times> {
+        self.untimed.map(|_| Times::Loose)
+    }
+
+    fn header(&self) -> Header {
+        let note = "the file has no times: requests are placed 1 us apart in its order; addresses, lengths and their order are as \
+                    recorded, arrivals and rates are not";
+        Header {
+            format: FORMAT.name.into(),
+            clock: "relative".into(),
+            note: self.untimed.map(|_| note.to_owned()),
+            ..Header::default()
+        }
+    }
+}
+
+fn operation(field: &[u8], codes: Codes, column: u64) -> Result<Operation> {
     if let Some(op) = codes.operation(field, column)? {
-        return Ok((op, Flags::default()));
+        return Ok(op.into());
     }
     match field {
-        b"read" => return Ok((Op::Read, Flags::default())),
-        b"write" => return Ok((Op::Write, Flags::default())),
+        b"read" => return Ok(Op::Read.into()),
+        b"write" => return Ok(Op::Write.into()),
         _ => {}
     }
     let named = Op::ALL.into_iter().find(|op| op.name().as_bytes().eq_ignore_ascii_case(field));
     match (named, field) {
-        (Some(op), _) => Ok((op, Flags::default())),
+        (Some(op), _) => Ok(op.into()),
         (None, [b'r' | b'w' | b'd' | b'f']) => rwbs::parse(&[field[0].to_ascii_uppercase()], column),
-        (None, field) if field.eq_ignore_ascii_case(b"rd") => Ok((Op::Read, Flags::default())),
-        (None, field) if field.eq_ignore_ascii_case(b"wr") => Ok((Op::Write, Flags::default())),
+        (None, field) if field.eq_ignore_ascii_case(b"rd") => Ok(Op::Read.into()),
+        (None, field) if field.eq_ignore_ascii_case(b"wr") => Ok(Op::Write.into()),
         (None, field) if field.eq_ignore_ascii_case(b"trim") || field.eq_ignore_ascii_case(b"unmap") => {
-            Ok((Op::Discard, Flags::default()))
+            Ok(Op::Discard.into())
         }
         (None, field) => rwbs::parse(field, column).map_err(|error| {
             error.hint(if field.first().is_some_and(u8::is_ascii_digit) {
@@ -310,11 +368,21 @@ fn name(field: Option<Field>, last: &mut LastName, names: &mut Names) -> Result<
     }
 }
 
-fn place(
+/// The operation and range of a line.
+struct Placed {
     op: Op,
+    flags: Flags,
+    sector: Sector,
+    count: u32,
+    rounded: bool,
+}
+
+/// `None` for a command without data.
+fn place(
+    operation: Operation,
     (offset_value, offset, column, unit): Place,
     (length_value, length, length_column, length_unit): Place,
-) -> Result<(Sector, u32, bool)> {
+) -> Result<Option<Placed>> {
     let in_bytes = |value: u64, unit: u64, field: &[u8], column| {
         value
             .checked_mul(unit)
@@ -327,8 +395,14 @@ fn place(
             (bytes / SECTOR_BYTES, bytes % SECTOR_BYTES)
         }
     };
-    if length_value == 0 && op == Op::Flush {
-        return Ok((Sector(first), 0, false));
+    if length_value == 0 {
+        match operation.without_sectors() {
+            Some((op @ Op::Flush, flags)) => {
+                return Ok(Some(Placed { op, flags, sector: Sector(first), count: 0, rounded: false }));
+            }
+            None => return Ok(None),
+            Some(_) => {}
+        }
     }
     let (count, rounded) = match length_unit {
         SECTOR_BYTES if into == 0 => (sectors(length_value, length, "sectors", length_column)?, false),
@@ -338,5 +412,6 @@ fn place(
             (count, rounded)
         }
     };
-    Ok((Sector(first), count, rounded))
+    let (op, flags) = operation.of(count);
+    Ok(Some(Placed { op, flags, sector: Sector(first), count, rounded }))
 }

@@ -2,7 +2,7 @@
 
 use emmclab_base::{Error, Kind, Op, Result};
 
-use crate::formats::text::{decimal_time, unsigned};
+use crate::formats::text::{decimal_time, has_lost_digits, unsigned};
 use crate::formats::time_unit::TimeUnit;
 use crate::opcodes;
 
@@ -50,6 +50,9 @@ impl Scale {
 #[cold]
 fn in_powers_of_ten(field: &[u8], unit: TimeUnit, name: &str, column: u64) -> Option<Result<i64>> {
     const FARTHEST: u32 = 30;
+    if has_lost_digits(field) {
+        return None;
+    }
     let at = field.iter().position(|byte| matches!(byte, b'e' | b'E'))?;
     let exponent: i32 = std::str::from_utf8(&field[at + 1..]).ok()?.parse().ok()?;
     let number = &field[..at];
