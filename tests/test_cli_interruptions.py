@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import re
 import signal
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -56,6 +59,36 @@ def test_signal_in_the_middle_of_a_conversion_leaves_nothing(
     assert status == code
     assert "Traceback" not in words
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("command", ["profile PIPE", "serve PIPE", "run PIPE", "journal PIPE"])
+def test_a_wait_for_a_silent_pipe_ends_at_once_with_a_signal(tmp_path: Path, command: str) -> None:
+    """A trace and settings of a device are read by the core, settings of a study by Python."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    words = [str(pipe) if word == "PIPE" else word for word in command.split()]
+    process = subprocess.Popen([*COMMAND, *words], stderr=subprocess.PIPE, env=environment())
+    silent = None
+    deadline = time.monotonic() + PATIENCE_S
+    while silent is None and time.monotonic() < deadline:
+        with contextlib.suppress(OSError):  # No process reads the pipe yet.
+            silent = os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
+        time.sleep(0.02)
+    assert silent is not None
+    process.terminate()
+    assert process.wait(PATIENCE_S) == 143
+    os.close(silent)
+
+
+def test_a_pipe_with_the_name_of_a_temporary_file_is_not_opened(trace: Path, tmp_path: Path) -> None:
+    """Any user can make one in a shared folder; opening it would wait for its writer for ever."""
+    planted = tmp_path / ".emmclab-tmp-pipe"
+    os.mkfifo(planted)
+    done = emmclab("convert", trace, tmp_path / "out.csv")
+    assert done.returncode == 0, done.stderr
+    done = emmclab("query", "--trace", trace, "select 1", env={"TMPDIR": str(tmp_path)})
+    assert done.returncode == 0, done.stderr
+    assert planted.exists()
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bz2
 import json
 import subprocess
 import tarfile
@@ -475,3 +476,17 @@ def test_the_register_of_a_real_device_is_read_in_each_form(
     assert found["features.reliable_write"] is True
     facts = {fact["topic"]: fact["text"] for fact in emmclab_json("explain", real_dumps / name)["facts"]}
     assert facts["life used, type A (mostly SLC)"] == "0 to 10 % of the life used"
+
+
+def test_an_archive_that_unpacks_to_far_more_than_registers_is_refused(tmp_path: Path) -> None:
+    """It is read only up to a bound, and the command ends within seconds."""
+    zeros = tarfile.TarInfo("zeros")
+    zeros.size = 320 << 20
+    archive = tmp_path / "bomb.tar.bz2"
+    archive.write_bytes(
+        b"".join([bz2.compress(zeros.tobuf()), bz2.compress(bytes(32 << 20)) * 10, bz2.compress(bytes(1024))])
+    )
+    done = emmclab("preset", "--ufs", archive)
+    assert done.returncode == 2
+    assert "it unpacks to more than 256 MB" in done.stderr
+    assert "hint: unpack it yourself" in done.stderr

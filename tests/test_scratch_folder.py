@@ -69,9 +69,9 @@ def test_a_scratch_folder_of_another_user_is_refused(temporary: Path) -> None:
 def test_a_planted_link_to_a_folder_is_no_folder_that_a_killed_process_left(
     temporary: Path, other: Path
 ) -> None:
-    (temporary / ".emmclab-planted").symlink_to(other)
-    (temporary / ".emmclab-left").mkdir()
-    assert [path.name for path in left_aside(temporary)] == [".emmclab-left"]
+    (temporary / ".emmclab-tmp-planted").symlink_to(other)
+    (temporary / ".emmclab-tmp-left").mkdir()
+    assert [path.name for path in left_aside(temporary)] == [".emmclab-tmp-left"]
     remove_left(temporary)
     assert (other / "kept").exists()
-    assert not (temporary / ".emmclab-left").exists()
+    assert not (temporary / ".emmclab-tmp-left").exists()

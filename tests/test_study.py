@@ -122,7 +122,7 @@ def test_killed_at_random_moments_and_resumed_gives_the_same_bytes(
         assert cells >= kept, "a finished cell was lost"
         kept = cells
     assert kept > 0
-    (tmp_path / "small" / "cells" / ".emmclab-Xy12Zk").touch()
+    (tmp_path / "small" / "cells" / ".emmclab-tmp-Xy12Zk").touch()
     assert emmclab("run", study, "--jobs", 2, "--results", tmp_path).returncode == 0
     assert content(tmp_path) == content(finished), "also nothing unfinished is left"
 

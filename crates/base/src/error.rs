@@ -73,7 +73,12 @@ impl Error {
     }
 
     /// An error of the operating system on `path`; a syntax error if the contents of the file are invalid.
+    /// An error of this crate that an `io::Error` contains, such as that of an interruption, is returned itself.
     pub fn io(path: &Path, error: std::io::Error) -> Self {
+        let error = match error.downcast::<Self>() {
+            Ok(own) => return own.in_file(path),
+            Err(error) => error,
+        };
         let kind = if error.kind() == Cause::InvalidData { Kind::Syntax } else { Kind::Io };
         let said = if error.kind() == Cause::NotFound { missing(path).to_owned() } else { error.to_string() };
         let mut out = Self::new(kind, said.split(" (os error").next().unwrap_or_default()).in_file(path);
@@ -188,6 +193,7 @@ fn usual_hint(error: &std::io::Error) -> &'static str {
         Cause::ReadOnlyFilesystem => "write elsewhere; this file system can only be read",
         Cause::IsADirectory => "name a file, not a folder",
         Cause::NotADirectory => "name a folder; a part of this path is a file",
+        Cause::NotSeekable => "write it to a file first, and name that",
         Cause::InvalidFilename => "give it a shorter name",
         Cause::InvalidData => "check that it is the right file; a text has to be in UTF-8",
         _ => "check the path, and the disk or device that it is on",

@@ -1,10 +1,10 @@
 //! Files of settings: texts of devices, hosts, programs, workloads and jobs.
 
-use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
 use crate::error::{Error, Kind, Result};
+use crate::input_file::InputFile;
 
 /// Maximum number of bytes of a file of settings.
 const MOST_BYTES: u64 = 16 << 20;
@@ -15,7 +15,7 @@ const MOST_BYTES: u64 = 16 << 20;
 /// [`Kind::Io`] if it cannot be read or is larger than 16 MB, [`Kind::Syntax`] if it is no UTF-8.
 pub fn read_settings(path: &Path) -> Result<String> {
     let mut bytes = Vec::new();
-    let read = File::open(path).and_then(|file| file.take(MOST_BYTES + 1).read_to_end(&mut bytes));
+    let read = InputFile::open(path).and_then(|file| file.take(MOST_BYTES + 1).read_to_end(&mut bytes));
     read.map_err(|error| Error::io(path, error))?;
     if bytes.len() as u64 > MOST_BYTES {
         let problem =

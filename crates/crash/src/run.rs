@@ -1,11 +1,10 @@
 //! A log in the order of simulated time, on which an exploration is based.
 
-use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-use emmclab_base::{Error, Kind, Nanos, Op, Result, SECTOR_BYTES};
+use emmclab_base::{Error, Kind, Nanos, Op, Result, SECTOR_BYTES, open_seekable};
 use emmclab_device::Command;
 use rustc_hash::FxHashSet;
 
@@ -146,7 +145,7 @@ impl Run {
     /// If it cannot be read.
     pub fn is_dm(path: &Path) -> Result<bool> {
         let mut first = [0; 8];
-        let mut file = File::open(path).map_err(|error| Error::io(path, error))?;
+        let mut file = open_seekable(path).map_err(|error| Error::io(path, error))?;
         Ok(file.read_exact(&mut first).is_ok() && dm::recognizes(&first))
     }
 

@@ -8,7 +8,7 @@ use std::fs;
 use std::io::{ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 
-use emmclab_base::{Error, Kind, Nanos, Op, Result};
+use emmclab_base::{Error, Kind, Nanos, Op, Result, open_seekable};
 use emmclab_device::{Command, Device, DeviceConfig, Lpn, SettingChange};
 use emmclab_layers::LayerConfig;
 use emmclab_media::Image;
@@ -283,7 +283,7 @@ fn write(path: &Path, head: &Head, device: &Device) -> Result<()> {
 /// Loads the state file of an image; `None` if there is none.
 fn load(path: &Path, config: &DeviceConfig, layers: &[LayerConfig]) -> Result<Option<(Head, Device)>> {
     let fail = |error| Error::io(path, error);
-    let mut file = match fs::File::open(path) {
+    let mut file = match open_seekable(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         file => file.map_err(fail)?,
     };

@@ -1,6 +1,5 @@
 //! Applications in closed loop over a simulated device.
 
-use std::fs::File;
 use std::io::BufReader;
 use std::path::PathBuf;
 
@@ -9,7 +8,7 @@ use emmclab_apps::{
     preset_text, run_live, run_simulated,
 };
 use emmclab_replay::{ClosedLoop, Recorder, ReplayOptions, RequestRows, RunTracks, Simulation};
-use emmclab_trace::{Error, Nanos, SECTOR_BYTES};
+use emmclab_trace::{Error, InputFile, Nanos, SECTOR_BYTES};
 use pyo3::prelude::*;
 use serde::Deserialize;
 use serde_json::json;
@@ -264,7 +263,7 @@ pub(crate) fn learn_app(
     cpu_factor: f64,
 ) -> PyResult<String> {
     run(py, || {
-        let file = File::open(&path).map_err(|error| Error::io(&path, error))?;
+        let file = InputFile::open(&path).map_err(|error| Error::io(&path, error))?;
         let options = LearnOptions { name, partitions, user_waits_for, keep_pauses, cpu_factor };
         to_json(&learn(BufReader::new(file), &options).map_err(|error| error.in_file(&path))?)
     })

@@ -11,7 +11,7 @@ use emmclab_crash::{
     Broken, ExploreOptions, Explorer, HostView, Judge, KnownReads, Level, Lines, Problem, Recovered, Run,
     State, Ways, What, journal_rules,
 };
-use emmclab_trace::{Error, Kind, SECTOR_BYTES};
+use emmclab_trace::{AtomicFile, Error, Kind, SECTOR_BYTES, open_seekable};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use serde::{Deserialize, Serialize};
@@ -228,7 +228,11 @@ impl PyCrashRun {
 
     /// Writes the commands as a log of dm-log-writes.
     fn write_dm(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
-        run(py, || dm::write(&self.run, &path))
+        run(py, || {
+            let mut file = AtomicFile::create(&path)?;
+            dm::write(&self.run, &mut file).map_err(|error| Error::io(&path, error))?;
+            file.commit()
+        })
     }
 }
 
@@ -474,7 +478,7 @@ fn node_of<'py>(py: Python<'py>, node: &emmclab_ext4::Node) -> NodeRead<'py> {
 
 /// Files and a folder of an ext4 image, after its journal was replayed.
 fn read_image(image: &Path, wanted: &[String], tree: Option<&str>) -> Result<Recovered, Error> {
-    let file = File::open(image).map_err(|error| Error::io(image, error))?;
+    let file = open_seekable(image).map_err(|error| Error::io(image, error))?;
     let wanted: Vec<&str> = wanted.iter().map(String::as_str).collect();
     let read = Judge::default().files(&file, &wanted, tree)?;
     match read.problem {

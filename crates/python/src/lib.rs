@@ -68,7 +68,8 @@ mod _core {
     use crate::profile::{PyJournalProfiler, PyProfiler, cache_policies, published_tables};
     #[pymodule_export]
     use crate::reader::{
-        PyReader, check_parquet, csv_columns, file_kinds, formats, ledger_labels, row_groups, trace_columns,
+        PyReader, PyUnpacked, check_parquet, csv_columns, file_kinds, formats, ledger_labels, row_groups,
+        trace_columns,
     };
     #[pymodule_export]
     use crate::record::PyRecorder;
@@ -91,6 +92,8 @@ mod _core {
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
         module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+        // Prefix of the names of temporary files and folders.
+        module.add("ASIDE_PREFIX", emmclab_trace::ASIDE_PREFIX)?;
         // The bits of the column `flags`, from the lowest.
         module.add("FLAG_NAMES", emmclab_trace::Flags::NAMES.to_vec())
     }

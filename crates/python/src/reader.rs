@@ -1,17 +1,44 @@
 //! Reading traces.
 
+use std::io::Read;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
 use emmclab_trace::formats::{CSV_COLUMNS, FORMATS};
 use emmclab_trace::{
-    Column, Combiner, Header, Ledger, MendClock, Nanos, Only, ReadOptions, ReissueWindow, Slice, TraceInput,
+    Column, Combiner, Error, Header, Input, Ledger, MendClock, Nanos, Only, ReadOptions, ReissueWindow,
+    Slice, TraceInput,
 };
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyBytes, PyDict};
 
 use crate::batch::PyBatch;
 use crate::errors::run;
+
+/// A file that is decompressed while it is read, within the bounds for traces.
+#[pyclass(name = "Unpacked", module = "emmclab._core")]
+pub(crate) struct PyUnpacked {
+    path: PathBuf,
+    /// The mutex is there only to make the class shareable, and is never contended.
+    content: Mutex<Box<dyn Read + Send>>,
+}
+
+#[pymethods]
+impl PyUnpacked {
+    #[new]
+    fn new(py: Python<'_>, path: PathBuf) -> PyResult<Self> {
+        let input = run(py, || Input::open(&path))?;
+        Ok(Self { path, content: Mutex::new(Box::new(input.into_reader())) })
+    }
+
+    /// Returns up to `size` bytes; fewer only at the end.
+    fn read<'py>(&mut self, py: Python<'py>, size: u64) -> PyResult<Bound<'py, PyBytes>> {
+        let (path, content) = (&self.path, self.content.get_mut().unwrap_or_else(PoisonError::into_inner));
+        let mut bytes = Vec::new();
+        run(py, || content.take(size).read_to_end(&mut bytes).map_err(|error| Error::io(path, error)))?;
+        Ok(PyBytes::new(py, &bytes))
+    }
+}
 
 /// A trace of any format, or several on one clock, as a stream of batches in order of arrival.
 #[pyclass(name = "Reader", module = "emmclab._core")]

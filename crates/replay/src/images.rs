@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use emmclab_device::{Device, DeviceConfig};
-use emmclab_trace::{AtomicFile, Error, Result, compress_checked, interrupt};
+use emmclab_trace::{AtomicFile, Error, InputFile, Result, compress_checked, interrupt, open_seekable};
 use xxhash_rust::xxh3::{Xxh3, xxh3_128};
 
 /// Compression level: images compress well and are read more often than written.
@@ -209,7 +209,7 @@ impl ImageStore {
 
 /// Reads the device of an image and marks it as used now; `None` if there is no image.
 fn load(path: &Path, config: &DeviceConfig) -> Result<Option<Device>> {
-    let mut file = match File::open(path) {
+    let mut file = match open_seekable(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         result => result.map_err(|error| Error::io(path, error))?,
     };
@@ -261,7 +261,7 @@ impl Drop for Claim {
 /// If the file cannot be read.
 pub(crate) fn file_hash(path: &Path) -> Result<u128> {
     let fail = |error| Error::io(path, error);
-    let mut file = File::open(path).map_err(fail)?;
+    let mut file = InputFile::open(path).map_err(fail)?;
     let mut piece = vec![0; PIECE];
     let mut hash = Xxh3::new();
     loop {

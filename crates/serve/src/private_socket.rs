@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
-use emmclab_base::{Error, Kind, Result};
+use emmclab_base::{Error, Kind, Result, interrupt, open_seekable};
 use rustix::fs::{FlockOperation, Mode, fchmod, flock};
 use rustix::io::Errno;
 use rustix::net::{
@@ -36,7 +36,7 @@ impl PrivateSocket {
     /// [`Kind::Config`] if the path is in use or others could reach it, [`Kind::Io`] for errors of the system.
     pub fn listen(path: &Path) -> Result<Self> {
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let file = File::open(folder).map_err(|error| Error::io(folder, error))?;
+        let file = open_seekable(folder).map_err(|error| Error::io(folder, error))?;
         check_folder(folder, &file)?;
         let address = SocketAddrUnix::new(path).map_err(|_| {
             let problem =
@@ -108,6 +108,7 @@ fn check_folder(folder: &Path, file: &File) -> Result<()> {
 /// Locks the folder until the file is closed.
 fn lock(folder: &Path, file: &File) -> Result<()> {
     for _ in 0..ATTEMPTS {
+        interrupt::check()?;
         match flock(file, FlockOperation::NonBlockingLockExclusive) {
             Err(Errno::WOULDBLOCK | Errno::INTR) => thread::sleep(PAUSE),
             other => return other.map_err(|error| Error::io(folder, error.into())),

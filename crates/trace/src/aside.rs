@@ -5,16 +5,18 @@
 //! would not be enough: they are reused, and differ between containers that share a folder.
 
 use std::collections::BTreeSet;
-use std::fs::{File, Permissions, TryLockError};
+use std::fs::{File, Metadata, Permissions};
 use std::io;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
+use rustix::fs::OFlags;
+use rustix::process::geteuid;
 use tempfile::{Builder, NamedTempFile};
 
-/// Prefix of the names of temporary files and folders.
-const PREFIX: &str = ".emmclab-";
+/// Prefix of the names of temporary files and folders. Only emmclab gives such names, so what has one may be removed.
+pub const ASIDE_PREFIX: &str = ".emmclab-tmp-";
 
 /// Folders in which this process has removed the files of killed writers.
 static SWEPT: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
@@ -26,8 +28,10 @@ pub(crate) fn create(folder: &Path, mode: u32) -> io::Result<NamedTempFile> {
         sweep(folder);
     }
     loop {
-        let file =
-            Builder::new().prefix(PREFIX).permissions(Permissions::from_mode(mode)).tempfile_in(folder)?;
+        let file = Builder::new()
+            .prefix(ASIDE_PREFIX)
+            .permissions(Permissions::from_mode(mode))
+            .tempfile_in(folder)?;
         // A failure is harmless: on a file system without locks, `sweep` removes nothing.
         let _ = file.as_file().lock();
         // Another process may have removed the file before it was locked.
@@ -37,28 +41,33 @@ pub(crate) fn create(folder: &Path, mode: u32) -> io::Result<NamedTempFile> {
     }
 }
 
-/// Removes what killed writers left in `folder`; files and folders of living processes stay, as does what cannot be removed.
+/// Removes what killed writers of this user left in `folder`. What living processes write stays, as does what cannot be removed.
+///
+/// In a folder of several users, another user may have given such a name to anything: links are not followed, and pipes and devices
+/// are not opened.
 pub fn sweep(folder: &Path) {
     let Ok(entries) = std::fs::read_dir(folder) else { return };
     for entry in entries.flatten() {
-        let Ok(kind) = entry.file_type() else { continue };
-        if !entry.file_name().as_encoded_bytes().starts_with(PREFIX.as_bytes()) || kind.is_symlink() {
+        if !entry.file_name().as_encoded_bytes().starts_with(ASIDE_PREFIX.as_bytes()) {
             continue;
         }
         let path = entry.path();
-        let Ok(Some(_lock)) = lock(&path) else { continue };
-        let _ = if kind.is_dir() { std::fs::remove_dir_all(&path) } else { std::fs::remove_file(&path) };
+        let Some(left) = lock(&path) else { continue };
+        let is_dir = left.metadata().is_ok_and(|found| found.is_dir());
+        let _ = if is_dir { std::fs::remove_dir_all(&path) } else { std::fs::remove_file(&path) };
     }
 }
 
-/// Locks an existing file or folder; `None` if a living process has locked it.
-fn lock(path: &Path) -> io::Result<Option<File>> {
-    let file = File::open(path)?;
-    match file.try_lock() {
-        Ok(()) => Ok(Some(file)),
-        Err(TryLockError::WouldBlock) => Ok(None),
-        Err(TryLockError::Error(error)) => Err(error),
+/// Locks an existing regular file or folder of this user; `None` for anything else, and if a living process has locked it.
+fn lock(path: &Path) -> Option<File> {
+    let is_own = |found: &Metadata| found.uid() == geteuid().as_raw() && (found.is_file() || found.is_dir());
+    if !is_own(&path.symlink_metadata().ok()?) {
+        return None;
     }
+    // The flags and the second look are for a path that is replaced meanwhile.
+    let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
+    let file = File::options().read(true).custom_flags(flags).open(path).ok()?;
+    (is_own(&file.metadata().ok()?) && file.try_lock().is_ok()).then_some(file)
 }
 
 #[cfg(test)]
@@ -66,21 +75,36 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_killed_writers_left_goes_and_what_living_ones_write_stays() {
+    fn what_killed_writers_left_goes_and_everything_else_stays() {
+        use rustix::fs::{CWD, FileType, Mode, mknodat};
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
         let mine = create(folder.path(), 0o600).unwrap();
-        std::fs::write(at(".emmclab-Xy12Zk"), "half").unwrap();
-        std::fs::create_dir(at(".emmclab-dir")).unwrap();
-        std::fs::write(at(".emmclab-dir").join("rows"), "half").unwrap();
-        std::fs::write(at("emmclab-results"), "whole").unwrap();
-        std::os::unix::fs::symlink(at("emmclab-results"), at(".emmclab-link")).unwrap();
+        std::fs::write(at(".emmclab-tmp-Xy12Zk"), "half").unwrap();
+        std::fs::create_dir(at(".emmclab-tmp-dir")).unwrap();
+        std::fs::write(at(".emmclab-tmp-dir").join("rows"), "half").unwrap();
+        let mut kept = vec![mine.path().to_owned()];
+        for name in ["emmclab-results", ".emmclab-notes", ".emmclab-backup"] {
+            std::fs::write(at(name), "whole").unwrap();
+            kept.push(at(name));
+        }
+        let link = at(".emmclab-tmp-link");
+        std::os::unix::fs::symlink(at("emmclab-results"), &link).unwrap();
+        // Opening a pipe would wait for its writer for ever.
+        let pipe = at(".emmclab-tmp-pipe");
+        mknodat(CWD, &pipe, FileType::Fifo, Mode::from(0o666), 0).unwrap();
+        kept.extend([link, pipe]);
+        if geteuid().is_root() {
+            for (name, is_dir) in [(".emmclab-tmp-others", false), (".emmclab-tmp-folder", true)] {
+                if is_dir { std::fs::create_dir(at(name)) } else { std::fs::write(at(name), "") }.unwrap();
+                std::os::unix::fs::chown(at(name), Some(12_345), None).unwrap();
+                kept.push(at(name));
+            }
+        }
         sweep(folder.path());
-        assert!(mine.path().exists());
         let mut left: Vec<_> =
             std::fs::read_dir(folder.path()).unwrap().flatten().map(|e| e.path()).collect();
         left.sort();
-        let mut kept = vec![mine.path().to_owned(), at(".emmclab-link"), at("emmclab-results")];
         kept.sort();
         assert_eq!(left, kept);
     }
@@ -88,7 +112,7 @@ mod tests {
     #[test]
     fn a_process_sweeps_a_folder_when_it_first_writes_there() {
         let folder = tempfile::tempdir().unwrap();
-        let left = folder.path().join(".emmclab-Xy12Zk");
+        let left = folder.path().join(".emmclab-tmp-Xy12Zk");
         for swept in [true, false] {
             std::fs::write(&left, "half").unwrap();
             drop(create(folder.path(), 0o600).unwrap());

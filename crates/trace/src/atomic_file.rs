@@ -1,12 +1,12 @@
 //! Output files are written atomically; devices and pipes are written directly.
 
-use std::fs::{File, OpenOptions, Permissions};
+use std::fs::{File, Permissions};
 use std::io::{self, BufWriter, Write};
 use std::os::fd::AsFd;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 
-use emmclab_base::{Error, Result};
+use emmclab_base::{Error, Result, open_pipe, wait_writable};
 use tempfile::NamedTempFile;
 
 use crate::aside;
@@ -32,7 +32,10 @@ impl Write for Out {
         match self {
             // `tempfile` is bypassed, because its errors contain the path of the temporary file.
             Out::Aside(file) => file.as_file_mut().write(bytes),
-            Out::Straight(file) => file.write(bytes),
+            Out::Straight(file) => {
+                wait_writable(file)?;
+                file.write(bytes)
+            }
         }
     }
 
@@ -57,7 +60,7 @@ impl AtomicFile {
         let target = path.canonicalize().unwrap_or_else(|_| path.to_owned());
         let there = path.metadata().ok();
         let out = if there.as_ref().is_some_and(|there| !there.is_file()) {
-            OpenOptions::new().write(true).open(path).map(Out::Straight)
+            open_pipe(path).map(Out::Straight)
         } else {
             let folder = match target.parent() {
                 Some(parent) if !parent.as_os_str().is_empty() => parent,
@@ -183,7 +186,7 @@ mod tests {
             std::fs::set_permissions(&path, Permissions::from_mode(old)).unwrap();
             let file = AtomicFile::create(&path).unwrap();
             let aside = std::fs::read_dir(folder.path()).unwrap().flatten().map(|entry| entry.path());
-            let aside = aside.filter(|path| path.to_string_lossy().contains(".emmclab-"));
+            let aside = aside.filter(|path| path.to_string_lossy().contains(aside::ASIDE_PREFIX));
             assert_eq!(aside.map(|path| mode(&path) & 0o077).max(), Some(0), "private until it is in place");
             file.commit().unwrap();
             assert_eq!(mode(&path), old);
@@ -194,10 +197,10 @@ mod tests {
     fn a_refused_write_names_no_temporary_path() {
         let folder = tempfile::tempdir().unwrap();
         let file = aside::create(folder.path(), 0o600).unwrap();
-        let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let full = File::options().write(true).open("/dev/full").unwrap();
         let mut out = Out::Aside(NamedTempFile::from_parts(full, file.into_temp_path()));
         let said = out.write(b"text").unwrap_err().to_string();
-        assert!(!said.contains(".emmclab-"), "{said}");
+        assert!(!said.contains(aside::ASIDE_PREFIX), "{said}");
     }
 
     #[test]

@@ -41,7 +41,7 @@ mod tally;
 mod writer;
 mod zones;
 
-pub use aside::sweep;
+pub use aside::{ASIDE_PREFIX, sweep};
 pub use atomic_file::AtomicFile;
 pub use batch::{BATCH_ROWS, Batch};
 pub use builder::BatchBuilder;
@@ -50,15 +50,17 @@ pub use columns::Column;
 pub use combine::{Combiner, TraceInput};
 pub use compression::{Compression, compress_checked};
 pub use emmclab_base::{
-    BlockNote, Bytes, Error, Flags, Kind, NameId, Nanos, Op, Request, Result, Role, SECTOR_BYTES, Sector,
-    SectorSet, closest, interrupt, read_settings,
+    BlockNote, Bytes, Error, Flags, InputFile, Kind, NameId, Nanos, Op, Request, Result, Role, SECTOR_BYTES,
+    Sector, SectorSet, closest, interrupt, open_seekable, read_settings,
 };
 pub use events::{
     Activity, CommandCounts, CommandEvent, CommandKind, CommandStep, DecodedEvent, Erase, FsEvent, FsStep,
     Gap, HostActivity, JournalCounts, KernelEvent, Matcher, Slot, SyncCounts, SyncWait, Target,
     UnfinishedWait, Values, Writers,
 };
-pub use formats::{ReadOptions, Sender, Slice, check_parquet, parquet_error, picture_file, row_groups};
+pub use formats::{
+    Input, ReadOptions, Sender, Slice, check_parquet, parquet_error, picture_file, row_groups,
+};
 pub use header::{Header, Recognised};
 pub use ledger::Ledger;
 pub use merge::Merge;

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-import lzma
+import io
 import os
 import sys
 import tarfile
-import zlib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from emmclab import _core
 from emmclab.errors import ConfigError, FormatError, InputError
 from emmclab.traces.reading import read
 from emmclab.traces.recorded_registers import recorded_devices
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
 
 #: Maximum size of a single file, in bytes; logs with a dump are smaller.
 _MOST_BYTES = 4 << 20
@@ -21,6 +24,8 @@ _MOST_BYTES = 4 << 20
 _MOST_BYTES_IN_TREE = 64 << 10
 #: Maximum number of files in a folder; the sysfs folder of a UFS has some thousands.
 _MOST_FILES = 100_000
+#: Maximum size of the content of an archive, in bytes; all of /sys has some tens of megabytes.
+_MOST_BYTES_UNPACKED = 256 << 20
 #: Number of bytes at the start of a file in which registers are recognised.
 _HEAD_BYTES = 1 << 16
 _HINT = (
@@ -165,9 +170,33 @@ def _of_folder(folder: Path) -> Iterator[RegisterFile]:
             yield str(path), content
 
 
+class _Content(io.RawIOBase):
+    """The content of an archive, decompressed; `tarfile` reads it."""
+
+    def __init__(self, source: Path) -> None:
+        self._source = source
+        self._unpacked = _core.Unpacked(source)
+        self._left = _MOST_BYTES_UNPACKED
+
+    def readinto(self, buffer: WriteableBuffer) -> int:
+        view = memoryview(buffer)
+        self._left -= len(view)
+        if self._left < 0:
+            raise InputError(
+                f"{self._source}: it unpacks to more than {_MOST_BYTES_UNPACKED >> 20} MB, which no folder "
+                "of registers has",
+                kind="io",
+                file=str(self._source),
+                hint="unpack it yourself, and name the folder with the registers in it",
+            )
+        content = self._unpacked.read(len(view))
+        view[: len(content)] = content
+        return len(content)
+
+
 def _of_archive(source: Path) -> Iterator[RegisterFile]:
     try:
-        with tarfile.open(source) as archive:
+        with tarfile.open(fileobj=_Content(source), mode="r|") as archive:
             for looked_at, member in enumerate(archive):
                 if looked_at > _MOST_FILES:
                     raise _too_many(source)
@@ -176,11 +205,7 @@ def _of_archive(source: Path) -> Iterator[RegisterFile]:
                 file = archive.extractfile(member)
                 if file is not None:
                     yield f"{source}/{member.name}", file.read(_MOST_BYTES_IN_TREE)
-    except OSError as error:
-        if error.errno is None:  # Error of a compressed file that is damaged.
-            raise _damaged(source, error) from error
-        raise InputError.of(error, source) from error
-    except (tarfile.TarError, EOFError, zlib.error, lzma.LZMAError) as error:
+    except (tarfile.TarError, EOFError) as error:
         raise _damaged(source, error) from error
 
 

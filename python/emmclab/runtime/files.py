@@ -194,18 +194,16 @@ def put_in_place(made: Path, path: Path) -> None:
     made.replace(path)
 
 
-#: Prefix of the names of temporary files and folders.
-_ASIDE = ".emmclab-"
-
-
 def left_aside(parent: Path) -> list[Path]:
     """Return the temporary folders of this user in `parent`.
 
     Links are left out: if `parent` is the temporary folder of all users, others could make links with such
     names.
     """
+    from emmclab import _core
+
     with contextlib.suppress(OSError):
-        named = [path for path in parent.iterdir() if path.name.startswith(_ASIDE)]
+        named = [path for path in parent.iterdir() if path.name.startswith(_core.ASIDE_PREFIX)]
         return [path for path in named if _is_own_folder(path)]
     return []
 
@@ -255,8 +253,10 @@ def _locked_folder(parent: Path) -> tuple[Path, int]:
     """Make and lock a folder; make another one if a sweep of another process removed it in between."""
     import tempfile
 
+    from emmclab import _core
+
     while True:
-        folder = Path(tempfile.mkdtemp(prefix=_ASIDE, dir=parent))
+        folder = Path(tempfile.mkdtemp(prefix=_core.ASIDE_PREFIX, dir=parent))
         try:
             handle = os.open(folder, os.O_RDONLY)
         except FileNotFoundError:

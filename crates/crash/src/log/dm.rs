@@ -7,11 +7,10 @@
 //! the data of the entry's sectors comes next. The target logs what is complete, and writes that wait for a flush before the flush
 //! itself.
 
-use std::fs::File;
-use std::io::{BufReader, BufWriter, ErrorKind, Read, Write};
+use std::io::{self, BufReader, ErrorKind, Read, Write};
 use std::path::Path;
 
-use emmclab_base::{Error, Kind, Nanos, Op, Result, SECTOR_BYTES};
+use emmclab_base::{Error, InputFile, Kind, Nanos, Op, Result, SECTOR_BYTES};
 use emmclab_device::Modifiers;
 
 use super::{DeviceFacts, LogHeader, Port, Record};
@@ -33,7 +32,7 @@ pub(crate) fn recognizes(first: &[u8]) -> bool {
 }
 
 struct Input<'a> {
-    file: BufReader<File>,
+    file: BufReader<InputFile>,
     path: &'a Path,
     offset: u64,
 }
@@ -69,7 +68,7 @@ fn word(bytes: &[u8], at: usize) -> u64 {
 /// # Errors
 /// If the file cannot be read or is not such a log.
 pub(crate) fn read(path: &Path, sectors: u64, base: Option<&Path>) -> Result<Run> {
-    let file = File::open(path).map_err(|error| Error::io(path, error))?;
+    let file = InputFile::open(path).map_err(|error| Error::io(path, error))?;
     let mut input = Input { file: BufReader::with_capacity(1 << 20, file), path, offset: 0 };
     let mut head = [0; SECTOR_BYTES as usize];
     let short = || {
@@ -175,7 +174,7 @@ pub(crate) fn read(path: &Path, sectors: u64, base: Option<&Path>) -> Result<Run
 fn read_base(path: &Path, sectors: u64, builder: &mut RunBuilder) -> Result<()> {
     const AT_ONCE: usize = 1 << 20;
     let fail = |error| Error::io(path, error);
-    let mut file = File::open(path).map_err(fail)?;
+    let mut file = InputFile::open(path).map_err(fail)?;
     let mut buffer = vec![0; AT_ONCE];
     let mut sector = 0;
     while sector < sectors {
@@ -199,16 +198,26 @@ fn read_base(path: &Path, sectors: u64, builder: &mut RunBuilder) -> Result<()> 
     Ok(())
 }
 
+/// Whether the log has an entry for the moment.
+fn is_entry(run: &Run, what: &What) -> bool {
+    match *what {
+        What::Completes(Port::Device, command) => {
+            run.commands(Port::Device)[command as usize].command.op != Op::Read
+        }
+        What::Acknowledged(_) | What::Mark(_) => true,
+        _ => false,
+    }
+}
+
 /// Writes the commands of a run at its device in this format, in the order of completion.
 ///
 /// # Errors
-/// If the file cannot be written.
-pub fn write(run: &Run, path: &Path) -> Result<()> {
-    let fail = |error| Error::io(path, error);
-    let file = File::create(path).map_err(fail)?;
-    let mut out = BufWriter::with_capacity(1 << 20, file);
-    out.write_all(&[0; SECTOR_BYTES as usize]).map_err(fail)?;
-    let mut entries: u64 = 0;
+/// If the output cannot be written.
+pub fn write(run: &Run, out: &mut impl Write) -> io::Result<()> {
+    let entries = run.moments().iter().filter(|moment| is_entry(run, &moment.what)).count() as u64;
+    let mut head = [MAGIC, VERSION, entries, SECTOR_BYTES].map(u64::to_le_bytes).concat();
+    head.resize(SECTOR_BYTES as usize, 0);
+    out.write_all(&head)?;
     let mut data = Vec::new();
     let mut put = |fields: [u64; 4], inline: &[u8], data: &[u8]| {
         let mut entry = [0; SECTOR_BYTES as usize];
@@ -216,8 +225,7 @@ pub fn write(run: &Run, path: &Path) -> Result<()> {
             place.copy_from_slice(&field.to_le_bytes());
         }
         entry[32..32 + inline.len()].copy_from_slice(inline);
-        entries += 1;
-        out.write_all(&entry).and_then(|()| out.write_all(data)).map_err(fail)
+        out.write_all(&entry).and_then(|()| out.write_all(data))
     };
     for moment in run.moments() {
         match moment.what {
@@ -240,7 +248,7 @@ pub fn write(run: &Run, path: &Path) -> Result<()> {
                 if logged.command.op == Op::Write {
                     data.resize((sectors * SECTOR_BYTES) as usize, 0);
                     let sources: Vec<_> = (0..sectors).map(|i| logged.source.plus(i)).collect();
-                    run.spool().read(&sources, &mut data).map_err(fail)?;
+                    run.spool().read(&sources, &mut data)?;
                 }
                 put([logged.command.sector, sectors, flags, 0], &[], &data)?;
             }
@@ -256,12 +264,5 @@ pub fn write(run: &Run, path: &Path) -> Result<()> {
             _ => {}
         }
     }
-    let mut file = out.into_inner().map_err(|error| fail(error.into_error()))?;
-    let mut head = Vec::with_capacity(28);
-    for field in [MAGIC, VERSION, entries] {
-        head.extend(field.to_le_bytes());
-    }
-    head.extend((SECTOR_BYTES as u32).to_le_bytes());
-    std::io::Seek::rewind(&mut file).map_err(fail)?;
-    file.write_all(&head).and_then(|()| file.sync_data()).map_err(fail)
+    Ok(())
 }

@@ -1,10 +1,9 @@
 //! Reads a log, a block at a time.
 
-use std::fs::File;
 use std::io::{BufReader, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
-use emmclab_base::{Error, Kind, Result};
+use emmclab_base::{Error, InputFile, Kind, Result};
 use xxhash_rust::xxh3::Xxh3;
 
 use super::{HEAD, Heads, LogHeader, MARK, MOST_BLOCK, Record, VERSION};
@@ -40,7 +39,7 @@ impl LogReader {
     /// # Errors
     /// If the file cannot be read, is not a log, or was written by another version.
     pub fn open(path: &Path) -> Result<Self> {
-        let file = File::open(path).map_err(|error| Error::io(path, error))?;
+        let file = InputFile::open(path).map_err(|error| Error::io(path, error))?;
         Self::new(Box::new(BufReader::with_capacity(1 << 20, file)), path)
     }
 

@@ -212,7 +212,7 @@ fn a_log_of_dm_log_writes_leaves_the_same_states_as_the_one_it_was_written_from(
     toy.complete(discard);
     let run = toy.run(&path);
     let dm_path = folder.path().join("dm.log");
-    dm::write(&run, &dm_path).unwrap();
+    dm::write(&run, &mut fs::File::create(&dm_path).unwrap()).unwrap();
     assert!(Run::is_dm(&dm_path).unwrap() && !Run::is_dm(&path).unwrap());
     let again = Arc::new(Run::open_dm(&dm_path, 1 << 12, None).unwrap());
     assert_eq!(again.acknowledgements(), run.acknowledgements());
@@ -246,7 +246,7 @@ fn logs_of_the_same_commands_with_other_data_or_on_another_device_are_told_apart
         let one = toy.write(8, fill, Modifiers::META);
         toy.complete(one);
         let dm_path = folder.path().join(format!("{name}.dm"));
-        dm::write(&toy.run(&path), &dm_path).unwrap();
+        dm::write(&toy.run(&path), &mut fs::File::create(&dm_path).unwrap()).unwrap();
         dm_path
     };
     let (one, other) = (dm_of("one", 1), dm_of("other", 2));

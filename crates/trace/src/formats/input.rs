@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use emmclab_base::{Error, Result, interrupt};
+use emmclab_base::{Bytes, Error, InputFile, Kind, Result, interrupt, open_seekable};
 
 use super::utf16;
 use crate::source::Progress;
@@ -17,6 +17,14 @@ const HEAD_BYTES: usize = 1 << 16;
 /// The marks of the first block of a bzip2 file: of a data block, and of the end if there is no data.
 const BZIP2_BLOCKS: [&[u8]; 2] =
     [&[0x31, 0x41, 0x59, 0x26, 0x53, 0x59], &[0x17, 0x72, 0x45, 0x38, 0x50, 0x90]];
+
+/// Unpacked bytes that are read from any compressed file. More are read only up to [`MOST_RATIO`] times the packed bytes, so that a small
+/// file cannot fill the disk.
+const MOST_UNPACKED: u64 = 256 << 20;
+/// Largest ratio of unpacked to packed bytes. Traces as text reach about 50; gzip cannot exceed 1,032.
+const MOST_RATIO: u64 = 1_000;
+/// Memory for decompressing xz, bytes: `xz -9` needs 65 MiB. zstd has a limit of 128 MiB for its window by itself.
+const XZ_BYTES: u64 = 256 << 20;
 
 /// An open, possibly compressed input, with its first bytes in memory.
 pub struct Input {
@@ -32,7 +40,7 @@ pub struct Input {
 
 /// Counts the bytes read from the file itself, so that progress is correct for compressed input too.
 struct Counted {
-    file: File,
+    file: InputFile,
     done: Arc<AtomicU64>,
 }
 
@@ -44,6 +52,49 @@ impl Read for Counted {
     }
 }
 
+/// Unpacks, within the bounds above.
+struct Unpacked<R> {
+    decoder: R,
+    /// Bytes unpacked so far.
+    bytes: u64,
+    /// Bytes read from the file.
+    done: Arc<AtomicU64>,
+    /// The command that unpacks the format.
+    tool: &'static str,
+}
+
+impl<R: Read> Unpacked<R> {
+    fn refused(&self, problem: String) -> io::Error {
+        let tool = self.tool;
+        let hint =
+            format!("if that is right, unpack it yourself, `{tool} -dc FILE > UNPACKED`, and name that file");
+        io::Error::other(Error::new(Kind::Value, problem).hint(hint))
+    }
+}
+
+impl<R: Read> Read for Unpacked<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.decoder.read(buffer).map_err(|error| {
+            let cause = error.get_ref().and_then(|cause| cause.downcast_ref());
+            if !matches!(cause, Some(liblzma::stream::Error::MemLimit)) {
+                return error;
+            }
+            self.refused(format!("it needs more than {} of memory to be unpacked", Bytes(XZ_BYTES)))
+        })?;
+        self.bytes += count as u64;
+        let done = self.done.load(Ordering::Relaxed);
+        if self.bytes > MOST_UNPACKED && self.bytes / MOST_RATIO > done {
+            let problem = format!(
+                "it unpacks to more than {MOST_RATIO} times its size: {} from {}",
+                Bytes(self.bytes),
+                Bytes(done)
+            );
+            return Err(self.refused(problem));
+        }
+        Ok(count)
+    }
+}
+
 impl Input {
     /// Opens a file. gzip, bzip2, zstd and xz, and text in UTF-16, are recognised by their first bytes.
     ///
@@ -51,8 +102,8 @@ impl Input {
     /// If the file cannot be read or is a directory.
     pub fn open(path: &Path) -> Result<Self> {
         let fail = |error| Error::io(path, error);
-        let file = File::open(path).map_err(fail)?;
-        let meta = file.metadata().map_err(fail)?;
+        let file = InputFile::open(path).map_err(fail)?;
+        let meta = file.file().metadata().map_err(fail)?;
         if meta.is_dir() {
             let error = io::Error::from(io::ErrorKind::IsADirectory);
             return Err(fail(error).hint("name the trace file in it"));
@@ -60,21 +111,32 @@ impl Input {
         let done = Arc::new(AtomicU64::new(0));
         let mut raw = BufReader::with_capacity(1 << 16, Counted { file, done: done.clone() });
         let magic = raw.fill_buf().map_err(fail)?;
-        let mut plain = false;
+        let mut tool = None;
         let mut rest: Box<dyn Read + Send> = if magic.starts_with(&[0x1f, 0x8b]) {
+            tool = Some("gzip");
             Box::new(flate2::bufread::MultiGzDecoder::new(raw))
         } else if magic.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]) {
+            tool = Some("zstd");
             Box::new(zstd::Decoder::with_buffer(raw).map_err(fail)?)
         } else if magic.starts_with(b"BZh")
             && magic.get(4..10).is_some_and(|mark| BZIP2_BLOCKS.contains(&mark))
         {
+            tool = Some("bzip2");
             Box::new(bzip2::bufread::MultiBzDecoder::new(raw))
         } else if magic.starts_with(&[0xfd, b'7', b'z', b'X', b'Z', 0]) {
-            Box::new(liblzma::bufread::XzDecoder::new_multi_decoder(raw))
+            tool = Some("xz");
+            let stream = liblzma::stream::Stream::new_stream_decoder(XZ_BYTES, liblzma::stream::CONCATENATED);
+            Box::new(liblzma::bufread::XzDecoder::new_stream(
+                raw,
+                stream.map_err(|error| fail(error.into()))?,
+            ))
         } else {
-            plain = true;
             Box::new(raw)
         };
+        let mut plain = tool.is_none();
+        if let Some(tool) = tool {
+            rest = Box::new(Unpacked { decoder: rest, bytes: 0, done: done.clone(), tool });
+        }
         let mut head = Vec::new();
         let cut = |error, done: &AtomicU64| damaged(path, error).at_offset(done.load(Ordering::Relaxed));
         rest.by_ref().take(HEAD_BYTES as u64).read_to_end(&mut head).map_err(|error| cut(error, &done))?;
@@ -130,7 +192,7 @@ impl Input {
     pub fn into_file(self) -> Result<File> {
         let path = self.path.clone();
         if self.regular && self.plain {
-            return File::open(&path).map_err(|error| Error::io(&path, error));
+            return open_seekable(&path).map_err(|error| Error::io(&path, error));
         }
         let no_room = |error: io::Error| {
             let folder = std::env::temp_dir();

@@ -17,7 +17,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::{UInt32Type, UInt64Type};
 use arrow_array::{Array, RecordBatch};
 use arrow_schema::{DataType, Field, Schema};
-use emmclab_base::{Bytes, Error, Kind, Request, Result, Sector};
+use emmclab_base::{Bytes, Error, Kind, Request, Result, Sector, open_seekable};
 use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_reader::statistics::StatisticsConverter;
 use parquet::arrow::arrow_reader::{
@@ -239,7 +239,7 @@ struct Footer {
 
 impl Footer {
     fn of(path: &Path) -> Result<Self> {
-        let mut file = File::open(path).map_err(|error| Error::io(path, error))?;
+        let mut file = open_seekable(path).map_err(|error| Error::io(path, error))?;
         let bytes = check_frame(&mut file).map_err(|error| Error::io(path, error))??;
         let file = CheckedFile::new(file, bytes).map_err(|error| Error::io(path, error))??;
         let metadata = guarded(|| ArrowReaderMetadata::load(&file, ArrowReaderOptions::new()))?;

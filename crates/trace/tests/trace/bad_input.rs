@@ -2,7 +2,7 @@
 
 use crate::support::{SAMPLES, Sample, fixture, lenient, read, read_bytes};
 use emmclab_trace::formats::FORMATS;
-use emmclab_trace::{Error, Kind, ReadOptions};
+use emmclab_trace::{Error, Input, Kind, ReadOptions};
 
 /// Reads with the format forced, as a damaged head may no longer identify it.
 fn forced(format: &str, lenient: bool) -> ReadOptions {
@@ -165,6 +165,53 @@ fn compressed_input_reads_the_same_and_a_cut_one_says_so() {
             }
         }
     }
+}
+
+/// A small file that unpacks to 320 MB of zeros.
+fn bomb(pack: impl Fn(&[u8]) -> Vec<u8>) -> Vec<u8> {
+    let packed = pack(&vec![0; 64 << 20]);
+    packed.repeat(5)
+}
+
+#[test]
+fn a_small_file_that_unpacks_to_far_more_is_refused_with_the_way_out() {
+    use std::io::Write;
+    let bzip2 = |bytes: &[u8]| {
+        let mut encoder = bzip2::write::BzEncoder::new(Vec::new(), bzip2::Compression::best());
+        encoder.write_all(bytes).unwrap();
+        encoder.finish().unwrap()
+    };
+    let xz = |bytes: &[u8]| {
+        let mut encoder = liblzma::write::XzEncoder::new(Vec::new(), 0);
+        encoder.write_all(bytes).unwrap();
+        encoder.finish().unwrap()
+    };
+    let zstd = |bytes: &[u8]| zstd::encode_all(bytes, 1).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    for (tool, packed) in [("bzip2", bomb(bzip2)), ("xz", bomb(xz)), ("zstd", bomb(zstd))] {
+        assert!(packed.len() < 100_000, "{tool}: {}", packed.len());
+        let path = folder.path().join("packed");
+        std::fs::write(&path, &packed).unwrap();
+        let error = Input::open(&path).unwrap().into_file().unwrap_err();
+        assert!(error.to_string().contains("more than 1000 times its size"), "{tool}: {error}");
+        assert!(error.hint_text().unwrap().contains(&format!("`{tool} -dc")), "{tool}");
+    }
+}
+
+#[test]
+fn xz_that_needs_much_memory_is_refused_before_it_takes_it() {
+    use std::io::Write;
+    let mut xz = liblzma::write::XzEncoder::new(Vec::new(), 1);
+    xz.write_all(SAMPLES[0].text.as_bytes()).unwrap();
+    let mut packed = xz.finish().unwrap();
+    // The header of the block, from byte 12 on, ends with a checksum; its byte 4 is the size of the dictionary: 40 is 4 GB.
+    packed[16] = 40;
+    let mut sum = flate2::Crc::new();
+    sum.update(&packed[12..20]);
+    packed.splice(20..24, sum.sum().to_le_bytes());
+    let error = read_bytes(&packed, SAMPLES[0].ending, &ReadOptions::default()).unwrap_err();
+    assert!(error.to_string().contains("256.0 MB of memory"), "{error}");
+    assert!(error.hint_text().unwrap().contains("`xz -dc"));
 }
 
 fn line(sample: &Sample, time: &str, address: &str, size: &str) -> String {

@@ -41,7 +41,7 @@ from emmclab.studies.kept_types import CellFields
 from emmclab.studies.kinds.kind import Common, GridKind, Work
 
 #: Names of the folder of a run, and of its disk.
-_OF_THIS_RUN = re.compile(r"/dev/loop\d+|/\S*/\.emmclab-\w+/mount(?=\W)")
+_OF_THIS_RUN = re.compile(r"/dev/loop\d+|/\S*/\.emmclab-[\w-]+/mount(?=\W)")
 #: Options of layers that `run_cuts` accepts.
 _SOFTWARE: tuple[Literal["layers", "layer_settings", "second"], ...] = ("layers", "layer_settings", "second")
 
