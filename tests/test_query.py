@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -246,3 +247,30 @@ def test_without_a_query_the_tables_are_listed_with_their_columns(trace: Path, t
     found = {row["table"]: row["columns"] for row in emmclab_json("query", "--trace", events)}
     assert sorted(found) == ["commits", "events", "fsyncs", "trace"]
     assert "wait_gc_ns" in found["events"] and "sectors" in found["trace"]
+
+
+def test_names_of_files_and_folders_are_no_sql(results: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "o'one\\"
+    shutil.copytree(results / "one", folder)
+    table = (folder / "profiles.parquet").read_bytes()
+    pwned = tmp_path / "pwned.csv"
+    for name in (f"x as select 1;copy (select 1) to '{pwned.name}';--", "select", 'a"b'):
+        (folder / f"{name}.parquet").write_bytes(table)
+    done = emmclab(
+        "query", "select distinct study from profiles", "--results", tmp_path, "--csv", cwd=tmp_path
+    )
+    assert done.returncode == 0, done.stderr
+    assert list(csv.reader(io.StringIO(done.stdout))) == [["study"], ["o'one\\"]]
+    assert not pwned.exists()
+
+
+def test_cells_of_csv_are_no_formulas_and_numbers_stay_numbers(results: Path) -> None:
+    texts = ["=cmd|' /C calc'!A0", "+1+1", "-2+3", "@SUM(A1)", "-1.5", "plain"]
+    values = ", ".join("'" + text.replace("'", "''") + "'" for text in texts)
+    sql = f'select unnest([{values}]) as "=text", -1.5 as number'
+    done = emmclab("query", sql, "--results", results, "--csv")
+    assert done.returncode == 0, done.stderr
+    head, *rows = csv.reader(io.StringIO(done.stdout))
+    assert head == ["'=text", "number"]
+    assert [text for text, _ in rows] == [*(f"'{text}" for text in texts[:4]), *texts[4:]]
+    assert {number for _, number in rows} == {"-1.5"}

@@ -23,7 +23,7 @@ from emmclab.cli.show import framed
 from emmclab.cli.studies import RESULTS, ResultsFolder, warn_of_changes
 from emmclab.cli.working import Working
 from emmclab.errors import InputError
-from emmclab.runtime.files import refuse_other_endings, write_pieces
+from emmclab.runtime.files import cell, refuse_other_endings, write_pieces
 from emmclab.runtime.table_row import Row
 
 #: Endings of output files.
@@ -210,10 +210,10 @@ def _csv(names: list[str], rows: Iterable[tuple[Any, ...]]) -> Iterator[str]:
     """Yield rows as CSV with a header, in pieces; missing values are empty."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(names)
+    writer.writerow(map(cell, names))
     for row in rows:
         writer.writerow(
-            [json.dumps(_plain(value)) if isinstance(value, (list, dict)) else value for value in row]
+            [json.dumps(_plain(value)) if isinstance(value, (list, dict)) else cell(value) for value in row]
         )
         if out.tell() > _PIECE:
             yield out.getvalue()

@@ -15,7 +15,7 @@ from emmclab.fleet.row import FIXED, HISTOGRAM
 from emmclab.fleet.table_types import Description
 from emmclab.runtime import seal
 from emmclab.runtime.files import folder_aside, noted, put_in_place
-from emmclab.runtime.parquet import questions, quoted
+from emmclab.runtime.parquet import questions, quoted, refusing, typed
 
 #: Metadata key of the description of the table.
 _KEY = "emmclab_fleet"
@@ -112,7 +112,7 @@ def write(
     The same recordings result in the same bytes, independent of how many are new. `kept` contains paths and
     digests. A column without any value is left out, except those that every table has.
     """
-    with folder_aside(path.absolute().parent) as aside:
+    with folder_aside(path.absolute().parent) as aside, refusing(aside):
         lines, keep, made = aside / "rows.json", aside / "kept.json", aside / "fleet.parquet"
         kinds: dict[str, set[str]] = {}
         with lines.open("w", encoding="ascii") as file:
@@ -196,5 +196,4 @@ def _list(columns: Iterable[str]) -> str:
 
 def _read(path: Path, types: Mapping[str, str]) -> str:
     """Return the SQL source for a file of JSON lines."""
-    columns = ", ".join(f"'{name}': '{kind}'" for name, kind in types.items())
-    return f"read_json('{quoted(path)}', format = 'newline_delimited', columns = {{{columns}}})"
+    return f"read_json('{quoted(path)}', format = 'newline_delimited', columns = {typed(types)})"

@@ -7,6 +7,7 @@ import csv
 import errno
 import io
 import os
+import re
 import stat
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -105,6 +106,60 @@ def lock(file: IO[str] | int, *, wait: bool, shared: bool = False) -> bool:
     except BlockingIOError:
         return False
     return True
+
+
+def refuse_link(path: Path) -> Path:
+    """Return a path of stored results; results are neither written nor removed through a link.
+
+    A folder of results may come from someone else, and a link in it may lead to any folder of this user.
+
+    Raises:
+        InputError: it is a symbolic link.
+    """
+    if path.is_symlink():
+        raise InputError(
+            f"{path}: this is a symbolic link, and results are not stored through one",
+            kind="io",
+            file=str(path),
+            hint="remove the link, or name another folder for the results",
+        )
+    return path
+
+
+def open_own(path: Path) -> IO[str]:
+    """Open a file of this program for reading and writing at its end; it is made if it is missing.
+
+    Raises:
+        InputError: it cannot be opened, is a link, or is no regular file.
+    """
+    flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+    try:
+        handle = os.open(refuse_link(path), flags, 0o666)
+    except OSError as error:
+        raise error if isinstance(error, InputError) else InputError.of(error, path) from error
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise InputError(
+            f"{path}: this is no regular file", kind="io", file=str(path), hint="remove it, and try again"
+        )
+    return os.fdopen(handle, "r+", encoding="utf-8")
+
+
+def remove_named(folder: Path, names: re.Pattern[str]) -> None:
+    """Remove the files below a folder whose path in it matches, and then every folder in it that is empty.
+
+    Other files stay, links are not followed, and what cannot be removed stays.
+    """
+    if folder.is_symlink():
+        return
+    for parent, _, files in os.walk(folder, topdown=False):
+        for name in files:
+            path = Path(parent, name)
+            if names.fullmatch(path.relative_to(folder).as_posix()) and not path.is_symlink():
+                with contextlib.suppress(OSError):
+                    path.unlink()
+        with contextlib.suppress(OSError):  # It has other files.
+            Path(parent).rmdir()
 
 
 def sweep(folder: Path) -> None:
@@ -275,6 +330,27 @@ def _is_open(folder: Path, handle: int) -> bool:
         return False
 
 
+#: First characters of a cell that a spreadsheet takes for a formula.
+_FORMULA = tuple("=+-@\t\r")
+
+
+def cell(value: Any) -> Any:
+    """Return a value for a cell of CSV: a text that a spreadsheet would execute gets an apostrophe before it.
+
+    Names in traces may be any text. Numbers stay numbers, also those that are given as text.
+
+    >>> cell("=cmd|' /C calc'!A0"), cell("-1.5"), cell(-1.5), cell("kworker")
+    ("'=cmd|' /C calc'!A0", '-1.5', -1.5, 'kworker')
+    """
+    if not isinstance(value, str) or not value.startswith(_FORMULA):
+        return value
+    try:
+        float(value)
+    except ValueError:
+        return f"'{value}"
+    return value
+
+
 def to_csv(rows: Sequence[Mapping[str, Any]]) -> str:
     r"""Return rows as CSV with a header; missing values are empty.
 
@@ -282,9 +358,9 @@ def to_csv(rows: Sequence[Mapping[str, Any]]) -> str:
     'time_s,iops\n0.5,\n'
     """
     out = io.StringIO()
-    writer = csv.DictWriter(out, list(rows[0]), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(map(cell, rows[0]))
+    writer.writerows([cell(row.get(name)) for name in rows[0]] for row in rows)
     return out.getvalue()
 
 

@@ -101,7 +101,7 @@ class TableFile:
         # DuckDB's buffer is twice as large as the longest expected line.
         longest = max(_LEAST_BUFFER, self._longest)
         source = (
-            f"read_json($lines, format = 'newline_delimited', columns = {columns!r}, "
+            f"read_json($lines, format = 'newline_delimited', columns = {typed(columns)}, "
             f"maximum_object_size = {longest})"
         )
         texts = {**(about or {}), seal.KEY: seal.UNSEALED}
@@ -197,9 +197,19 @@ def _common(kinds: set[str]) -> str:
     return kinds.copy().pop() if len(kinds) == 1 else "VARCHAR"
 
 
-def quoted(path: Path) -> str:
-    """Escape a path for a quoted string in SQL."""
-    return str(path).replace("'", "''")
+def quoted(text: object) -> str:
+    """Escape a text, such as a path, for a quoted string in SQL."""
+    return str(text).replace("'", "''")
+
+
+def listed(texts: Iterable[object]) -> str:
+    """Return texts, such as paths, as an SQL list."""
+    return "[" + ", ".join(f"'{quoted(text)}'" for text in texts) + "]"
+
+
+def typed(columns: Mapping[str, str]) -> str:
+    """Return the names of columns with their types as an SQL struct."""
+    return "{" + ", ".join(f"'{quoted(name)}': '{kind}'" for name, kind in columns.items()) + "}"
 
 
 def metadata_of(path: Path) -> dict[str, str]:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import duckdb
 
 from emmclab.runtime import seal
-from emmclab.runtime.parquet import database, questions, quoted, refusing
+from emmclab.runtime.parquet import database, listed, questions, quoted, refusing
 from emmclab.studies.sorting import in_ranges
 
 #: Number of results that are fetched from the database at once.
@@ -124,11 +124,6 @@ def keys_of(parts: Sequence[Path], aside: Path) -> set[str]:
         while rows := asked.fetchmany(10_000):
             found.update(key for (key,) in rows)
         return found
-
-
-def listed(paths: Sequence[Path]) -> str:
-    """Return paths as an SQL list."""
-    return "[" + ", ".join(f"'{quoted(path)}'" for path in paths) + "]"
 
 
 def ask(

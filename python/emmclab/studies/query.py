@@ -17,7 +17,7 @@ from emmclab import _core
 from emmclab._core import FLAG_NAMES
 from emmclab.errors import ConfigError, InputError
 from emmclab.runtime.files import folder_aside, written
-from emmclab.runtime.parquet import quoted
+from emmclab.runtime.parquet import listed, quoted
 from emmclab.runtime.seal import is_whole
 from emmclab.studies.kinds import TABLES
 from emmclab.traces.activity import waits_of
@@ -87,10 +87,13 @@ def asked(folders: Sequence[Path], sql: str) -> Iterator[Answer]:
     """
     views: dict[str, list[str]] = {}
     for folder in folders:
-        for path in sorted(folder.glob("*.parquet")):
+        for name in TABLES:
+            path = folder / f"{name}.parquet"
+            if not path.is_file():
+                continue
             _require_whole(path)
-            piece = f"select '{quoted(Path(folder.name))}' as study, * from '{quoted(path)}'"  # noqa: S608
-            views.setdefault(path.stem, []).append(piece)
+            piece = f"select '{quoted(folder.name)}' as study, * from '{quoted(path)}'"  # noqa: S608
+            views.setdefault(name, []).append(piece)
     if not views:
         raise InputError(
             "there are no results to query", kind="io", hint="run a study first: `emmclab run STUDY`"
@@ -98,7 +101,7 @@ def asked(folders: Sequence[Path], sql: str) -> Iterator[Answer]:
     with duckdb.connect() as database:
         for name, parts in views.items():
             database.execute(f"create view {name} as {' union all by name '.join(parts)}")
-        database.execute(f"set allowed_directories = {[str(folder.resolve()) for folder in folders]!r}")
+        database.execute(f"set allowed_directories = {listed(folder.resolve() for folder in folders)}")
         yield _answer(database, sql, list(views))
 
 
@@ -108,7 +111,7 @@ def _require_whole(table: Path) -> None:
     Raises:
         InputError: it is damaged.
     """
-    if table.stem in TABLES and not is_whole(table):
+    if not is_whole(table):
         raise InputError(
             f"{table}: this table of the results is damaged, or of an earlier version",
             kind="io",
@@ -155,7 +158,7 @@ def asked_trace(trace: Trace, sql: str) -> Iterator[Answer]:
             starts, times = journal.get("commit_start_ns", []), journal.get("commit_time_ns", [])
             commits = {"device": journal["device"], "start_ns": starts, "time_ns": times}
             database.execute(_COMMIT, commits)
-        database.execute(f"set allowed_paths = {paths!r}")
+        database.execute(f"set allowed_paths = {listed(paths)}")
         yield _answer(database, sql, tables)
 
 
