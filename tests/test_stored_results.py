@@ -111,8 +111,10 @@ def test_a_run_repeats_only_the_damaged_cells_of_a_part_and_says_so(
     cells = len(study.cells())
     assert said == [
         f"{copy}/cells/all.parquet: this part of the results is damaged, or of an earlier version: "
-        f"{cells} of its cells are intact, the others are run again"
+        f"{cells} of its cells are intact, the others are run again; the file is now "
+        "cells/all.parquet.damaged"
     ]
+    assert part.with_name("all.parquet.damaged").read_bytes() == content
     assert done == []
 
 

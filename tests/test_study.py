@@ -174,7 +174,7 @@ def test_shards_share_a_folder_but_not_a_shard(study: Path, finished: Path, tmp_
 
 HOLDER = """
 import fcntl, pathlib, sys, time
-files = [open(pathlib.Path(folder, ".emmclab-Held00"), "w") for folder in sys.argv[1:]]
+files = [open(pathlib.Path(folder, ".emmclab-tmp-Held00"), "w") for folder in sys.argv[1:]]
 for file in files:
     fcntl.flock(file, fcntl.LOCK_EX)
 print("held", flush=True)
@@ -204,12 +204,12 @@ def test_what_a_killed_process_left_goes_with_the_next_run_and_what_a_living_one
     holder.stdout.readline()
     try:
         for name, words in commands.items():
-            left = folders[name] / ".emmclab-Xy12Zk"
+            left = folders[name] / ".emmclab-tmp-Xy12Zk"
             left.write_text("half")
             done = emmclab(*(str(word).format(folders[name]) for word in words))
             assert done.returncode == 0, done.stderr
             assert not left.exists(), name
-            assert (folders[name] / ".emmclab-Held00").exists(), name
+            assert (folders[name] / ".emmclab-tmp-Held00").exists(), name
     finally:
         holder.kill()
         holder.wait()
@@ -500,9 +500,9 @@ def test_a_broken_result_is_named(finished: Path, tmp_path: Path) -> None:
     (gone,) = lose(tmp_path, 1)
     with pytest.raises(InputError, match=gone):
         Results.load(tmp_path)
-    broken = tmp_path / "cells" / "0123.parquet"
+    broken = tmp_path / "cells" / f"{0:032x}.parquet"
     broken.write_text("{")
-    with pytest.raises(InputError, match=r"0123\.parquet: this part of the results is damaged"):
+    with pytest.raises(InputError, match=r"0000\.parquet: this part of the results is damaged"):
         Store(tmp_path).keys()
 
 
@@ -596,3 +596,42 @@ def test_an_option_as_an_axis_is_checked_as_the_option_is(given: str, instead: s
     with pytest.raises(ConfigError, match=r"grid\[1\].axes\.|axes\.precondition") as refused:
         expand(Study.parse(AGES.replace(given, instead), "ages.toml"))
     assert said in str(refused.value) and refused.value.hint
+
+
+def test_files_that_are_not_results_stay_and_links_are_refused(study: Path, tmp_path: Path) -> None:
+    """A folder of results may come from someone else, with links in it."""
+    words = ("run", study, "--jobs", 1, "--results", tmp_path / "results")
+    assert emmclab(*words).returncode == 0
+    stored = tmp_path / "results" / "small"
+    docs = tmp_path / "docs"
+    (docs / "other").mkdir(parents=True)
+    own = [docs / "thesis.tex", docs / "other" / "mail.txt", docs / f"{0:032x}.lock"]
+    foreign = ["photo.jpg", "thesis.parquet", f"{1:032x}.txt"]
+    planted = [stored / "cells" / name for name in foreign]
+    planted += [stored / "images" / "other" / "notes", stored / "images" / f"{2:016x}" / "notes"]
+    planted += [stored / "crash" / "deadbeef" / "notes"]
+    for path in (*own, *planted):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("mine")
+    (stored / "images" / f"{3:016x}").symlink_to(docs)
+    done = emmclab(*words)
+    assert done.returncode == 0, done.stderr
+    assert "3 files are not results of the study, and are left: " in done.stderr
+    done = emmclab(*words, "--fresh")
+    assert done.returncode == 0, done.stderr
+    for path in (*own, *planted):
+        assert path.read_text() == "mine", path
+    for name in ("images", "cells", "index.json", ".running"):
+        path = stored / name
+        if path.exists():
+            path.rename(tmp_path / f"former-{name}")
+        target = docs if name in ("images", "cells") else own[0]
+        path.symlink_to(target)
+        done = emmclab(*words)
+        assert done.returncode == 2, name
+        assert f"{path}: this is a symbolic link" in done.stderr
+        assert all(path.read_text() == "mine" for path in own), name
+        path.unlink()
+        if (former := tmp_path / f"former-{name}").exists():
+            former.rename(path)
+    assert emmclab(*words).returncode == 0

@@ -21,7 +21,7 @@ from emmclab.devices.device import Device
 from emmclab.devices.layers import Setting
 from emmclab.errors import ConfigError, EmmclabError, InputError
 from emmclab.runtime.checked import checked, checked_value
-from emmclab.runtime.files import folder_aside
+from emmclab.runtime.files import folder_aside, refuse_link
 
 #: Length of the prefix of a log's identity that names its folder, and that `emmclab crash --again` accepts.
 _SHORT = 8
@@ -66,9 +66,9 @@ class Kept:
     def keep(self, options: Options) -> None:
         """Store the options, which determine the numbers of states; those of other explorations are kept."""
         about = {"made": self.made, "base": self.base, "log": str(self.log)}
-        _core.write_whole(self.folder / _RUN, checked(about))
+        _core.write_whole(refuse_link(self.folder / _RUN), checked(about))
         named = self.folder / f"{_OPTIONS}{digest_of(options)}.json"
-        _core.write_whole(named, checked(_deciding(options)))
+        _core.write_whole(refuse_link(named), checked(_deciding(options)))
 
     def name_of(self, options: Options, cut: int, state: int) -> str:
         """Return the name of a state for `--again`: log, cut, state number, and digest of the options."""
@@ -213,7 +213,7 @@ class Session:
                 "notes": list(recorded.notes),
             }
             _, facts = open_run(str(log))
-            folder = self._folder / facts["identity"][:_SHORT]
+            folder = refuse_link(self._folder / facts["identity"][:_SHORT])
             folder.mkdir(exist_ok=True)
             log.replace(folder / _LOG)
         return Kept(folder, folder / _LOG, None, facts["identity"], facts, made)
@@ -226,7 +226,7 @@ class Session:
         """
         named = None if base is None else str(base.absolute())
         _, facts = open_whole(log, named)
-        folder = self._folder / facts["identity"][:_SHORT]
+        folder = refuse_link(self._folder / facts["identity"][:_SHORT])
         folder.mkdir(parents=True, exist_ok=True)
         made: Made = {}
         if (folder / _RUN).exists() and (folder / _LOG).exists():

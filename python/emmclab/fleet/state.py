@@ -15,9 +15,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, NamedTuple, Self
 
-from emmclab.errors import ConfigError, InputError
+from emmclab.errors import ConfigError
 from emmclab.fleet.table_types import Identity
-from emmclab.runtime.files import lock
+from emmclab.runtime.files import lock, open_own
 from emmclab.traces.recordings import Recording
 
 
@@ -73,10 +73,7 @@ class State:
         self._lines_before = 0
 
     def __enter__(self) -> Self:
-        try:
-            self._file = self.path.open("a+", encoding="ascii")
-        except OSError as error:
-            raise InputError.of(error, self._table) from error
+        self._file = open_own(self.path)
         if not lock(self._file, wait=False):
             self._file.close()
             raise busy(self._table)

@@ -19,7 +19,7 @@ from emmclab.errors import ConfigError, InputError
 from emmclab.runtime.extras import library
 from emmclab.runtime.files import folder_aside
 from emmclab.runtime.local_copies import scratch
-from emmclab.runtime.place import refused
+from emmclab.runtime.place import DAMAGED, refused
 
 #: Interval of the heartbeats of a run, and time without one after which it counts as killed, in seconds.
 SIGN_S, LEASE_S = 5.0, 20.0
@@ -147,6 +147,12 @@ class Bucket:
         """Remove an object, if it exists."""
         with self._asking(name), contextlib.suppress(FileNotFoundError):
             self._library.delete(self._store, name)
+
+    def set_aside(self, name: str) -> str:
+        """Rename an object."""
+        with self._asking(name):
+            self._library.rename(self._store, name, name + DAMAGED)
+        return name + DAMAGED
 
     @contextlib.contextmanager
     def aside(self) -> Iterator[Path]:

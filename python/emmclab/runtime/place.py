@@ -10,8 +10,19 @@ from pathlib import Path, PurePosixPath
 from typing import Protocol
 
 from emmclab.errors import ConfigError, InputError
-from emmclab.runtime.files import folder_aside, folder_for_reading, lock, put_in_place, sweep, write_whole
+from emmclab.runtime.files import (
+    folder_aside,
+    folder_for_reading,
+    lock,
+    open_own,
+    put_in_place,
+    refuse_link,
+    sweep,
+    write_whole,
+)
 
+#: Ending of the name of a damaged file that was set aside.
+DAMAGED = ".damaged"
 #: The file that runs lock in a folder.
 _LOCK = ".running"
 
@@ -45,6 +56,10 @@ class Place(Protocol):
 
     def remove(self, name: str) -> None:
         """Remove a file, if it exists."""
+        ...
+
+    def set_aside(self, name: str) -> str:
+        """Rename a damaged file, so that it is not read again; return its new name."""
         ...
 
     def aside(self) -> contextlib.AbstractContextManager[Path]:
@@ -99,7 +114,7 @@ class Folder:
 
     def names(self, below: str) -> list[str]:
         """Return the names of the files below one of its folders."""
-        found = self.folder.joinpath(below).glob("[!.]*")
+        found = refuse_link(self.folder / below).glob("[!.]*")
         return sorted(str(PurePosixPath(below, path.name)) for path in found if path.is_file())
 
     def read(self, name: str) -> bytes:
@@ -111,8 +126,8 @@ class Folder:
 
     def write(self, name: str, content: bytes | Path, *, is_derived: bool = False) -> None:
         """Store a file."""
-        path = self.folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
+        path = refuse_link(self.folder / name)
+        refuse_link(path.parent).mkdir(parents=True, exist_ok=True)
         if isinstance(content, bytes):
             write_whole(path, content)
             return
@@ -124,6 +139,12 @@ class Folder:
     def remove(self, name: str) -> None:
         """Remove a file."""
         self.folder.joinpath(name).unlink(missing_ok=True)
+
+    def set_aside(self, name: str) -> str:
+        """Rename a file."""
+        path = self.folder / name
+        path.replace(path.with_name(f"{path.name}{DAMAGED}"))
+        return name + DAMAGED
 
     @contextlib.contextmanager
     def aside(self) -> Iterator[Path]:
@@ -158,7 +179,7 @@ class Folder:
     def _locked(self, name: str, *, shared: bool) -> Iterator[None]:
         path = self.folder / name
         while True:
-            with path.open("a+", encoding="utf-8") as file:
+            with open_own(path) as file:
                 if not lock(file, wait=False, shared=shared):
                     file.seek(0)
                     raise refused(self, f" ({said})" if (said := file.read(200)) else "")

@@ -6,7 +6,6 @@ import contextlib
 import hashlib
 import json
 import re
-import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -17,10 +16,10 @@ from typing import Any, cast
 from emmclab.errors import InputError
 from emmclab.runtime.build import build_digest
 from emmclab.runtime.checked import checked, checked_value
-from emmclab.runtime.files import lock, sweep
+from emmclab.runtime.files import lock, open_own, refuse_link, remove_named, sweep
 from emmclab.runtime.local_copies import scratch
 from emmclab.runtime.parquet import Line, TableFile
-from emmclab.runtime.place import Folder, Place
+from emmclab.runtime.place import DAMAGED, Folder, Place
 from emmclab.runtime.seal import is_whole
 from emmclab.studies.cell import Cell
 from emmclab.studies.kept import Kept, ask, keys_of, undamaged, write_joined, write_part
@@ -37,6 +36,13 @@ MOST_OVERLOADED = 1_000
 _OVERLOADED = re.compile(r'"run_load_overloaded": ?true')
 #: The folder of the parts, and the file into which all are joined.
 _CELLS, _WHOLE = "cells", "cells/all.parquet"
+#: Names of parts, of images and their locks, of folders of images by build, and of logs of power cuts.
+_PART = re.compile(r"cells/(all|[0-9a-f]{32})\.parquet")
+_IMAGE = re.compile(r"[0-9a-f]{32}\.(emmcimg|lock)")
+_BUILD = re.compile(r"[0-9a-f]{16}")
+_LOGS = re.compile(r"[0-9a-f]{8}/(run\.(log|json)|(options|share)-[0-9a-f]+\.json)")
+#: Number of other files in the folder of parts that a note names.
+_NAMED = 3
 #: The interval between parts grows with their number: seconds for each part, and the longest interval.
 _EACH_S, _MOST_S = 0.1, 10.0
 #: Parts with more cells than this are joined only if there are more parts than the second number.
@@ -108,7 +114,7 @@ class Store:
         Raises:
             InputError: a part is damaged.
         """
-        if not (names := self.place.names(_CELLS)):
+        if not (names := self._names()):
             return set()
         with self.place.reading() as aside:
             paths = self.place.paths(names, aside)
@@ -118,12 +124,21 @@ class Store:
                 self._require_whole(names, paths)
                 raise
 
-    def mend(self, note: Callable[[str], None]) -> set[str]:
-        """Remove damaged cells, which are then run again; return the keys of all others.
+    def _names(self) -> list[str]:
+        """Return the names of the parts; other files in their folder are not of the study."""
+        return [name for name in self.place.names(_CELLS) if _PART.fullmatch(name)]
 
-        `note` is called with a sentence on each damaged part.
+    def mend(self, note: Callable[[str], None]) -> set[str]:
+        """Set damaged parts aside; return the keys of all intact cells. The others are run again.
+
+        `note` is called with a sentence on each damaged part, and on files that are not of the study.
         """
-        if not (names := self.place.names(_CELLS)):
+        every = self.place.names(_CELLS)
+        other = [name for name in every if not _PART.fullmatch(name) and not name.endswith(DAMAGED)]
+        if other:
+            named = ", ".join([*other[:_NAMED], *(["..."] if len(other) > _NAMED else [])])
+            note(f"{self.place}: {len(other):,} files are not results of the study, and are left: {named}")
+        if not (names := self._names()):
             return set()
         with self.place.aside() as aside:
             keys: set[str] = set()
@@ -136,12 +151,14 @@ class Store:
                     continue
                 intact: set[str] = set()
                 made = write_joined(_noting_keys(undamaged(path), intact), aside)
-                if made is None or self._put(made) != name:
-                    self.place.remove(name)
+                left = self.place.set_aside(name)
+                if made is not None:
+                    self._put(made)
                 keys |= intact
                 note(
                     f"{self.place}/{name}: this part of the results is damaged, or of an earlier version: "
-                    f"{len(intact):,} of its cells are intact, the others are run again"
+                    f"{len(intact):,} of its cells are intact, the others are run again; the file is now "
+                    f"{left}"
                 )
         return keys
 
@@ -183,25 +200,29 @@ class Store:
         Files in use by living processes stay, except for such images, which they make again.
         """
         images = self.images.folder
+        refuse_link(images.parent)
         for folder in filter(None, (self.place.folder, images)):
             sweep(folder)
         if self.place.folder is not None:
             sweep(self.place.folder / _CELLS)
         for other in images.parent.glob("*"):
-            if other != images:
-                shutil.rmtree(other, ignore_errors=True)
+            if other != images and _BUILD.fullmatch(other.name):
+                sweep(other)
+                remove_named(other, _IMAGE)
         for left in images.glob("*.lock"):
-            with contextlib.suppress(OSError), left.open("w") as file:
+            if not _IMAGE.fullmatch(left.name):
+                continue
+            with contextlib.suppress(OSError), open_own(left) as file:
                 if lock(file, wait=False):
                     left.unlink(missing_ok=True)
 
     def forget(self) -> None:
         """Remove every cell, image and log of power cuts."""
-        for name in self.place.names(_CELLS):
+        for name in self._names():
             self.place.remove(name)
-        for folder in (self.images.folder, self.images.logs):
-            if folder is not None and folder.exists():
-                shutil.rmtree(folder)
+        remove_named(refuse_link(self.images.folder.parent), re.compile(f"{_BUILD.pattern}/{_IMAGE.pattern}"))
+        if self.images.logs is not None:
+            remove_named(refuse_link(self.images.logs), _LOGS)
 
     def join(self) -> None:
         """Join all parts into one, with each cell once and in the order of the keys.
@@ -209,7 +230,7 @@ class Store:
         Parts with many cells are not joined unless there are too many of them: a copy would cost more than it
         saves.
         """
-        names = self.place.names(_CELLS)
+        names = self._names()
         if names == [_WHOLE] or not names:
             return
         keys = sorted(self.keys())
@@ -232,14 +253,14 @@ class Store:
         Raises:
             InputError: a part is damaged.
         """
-        names = self.place.names(_CELLS)
+        names = self._names()
         paths = self.place.paths(names, aside)
         self._require_whole(names, paths)
         return paths
 
     def _paths(self, aside: Path) -> list[Path]:
         """Return the parts as `copies` does, without checking them, for a run that has mended them before."""
-        return self.place.paths(self.place.names(_CELLS), aside)
+        return self.place.paths(self._names(), aside)
 
     def ask(self, keys: Sequence[str], *columns: str) -> Iterator[tuple[Any, ...]]:
         """Yield the key and columns of cells, in this order; the columns of missing cells are None."""
