@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import convert
 
 import emmclab as lab
 from conftest import COMMAND, PATIENCE_S, emmclab, emmclab_json, environment, need
@@ -534,9 +535,35 @@ def test_what_is_no_log_is_refused(tmp_path: Path, content: str, part: str) -> N
     assert "Traceback" not in done.stderr
 
 
+def test_forged_lines_with_a_right_checksum_do_not_keep_the_check_busy(
+    tmp_path: Path,
+) -> None:
+    disk, log = one_cut(tmp_path)
+    (run,) = read_log(log).runs
+    plan = {"blocks": 16, "writers": 1, "trims": False, "zeroes": False}
+    target = {"name": "x", "bytes": MB, "identity": {}}
+    begin = {"version": 1, "plan": plan, "target": target, "boot": None}
+    forged = [
+        line("ack", run.plan.run, 0, 10**15),
+        line("ack", run.plan.run, -1, 1),
+        line("ack", run.plan.run, 0, -1),
+        line("end", run.plan.run, {"reason": 1}),
+        line("checked", run.plan.run, {"is_cut": True, "lost": "a"}),
+        line("begin", 1, begin | {"plan": plan | {"blocks": 16.5}}),
+        line("begin", 1, begin | {"plan": plan | {"trims": "no"}}),
+        line("begin", "1", begin),
+        line("begin", 1, begin | {"target": target | {"bytes": "a"}}),
+    ]
+    with log.open("a") as file:
+        file.writelines(forged)
+    found = read_log(log)
+    assert (len(found.runs), found.damaged) == (1, len(forged))
+    assert judge(found.runs[0], disk).broken == judge(run, disk).broken
+
+
 def test_a_verdict_survives_the_log() -> None:
     verdict = Verdict(is_cut=True, lost=3, examples=["one"])
-    assert Verdict.from_dict(verdict.to_dict() | {"later": 1}) == verdict
+    assert convert(verdict.to_dict() | {"later": 1}, Verdict) == verdict
 
 
 def test_a_log_on_the_device_that_is_tested_is_refused(tmp_path: Path) -> None:

@@ -162,12 +162,15 @@ class _Judging:
     def _writer(self, number: int, run: Run, held: dict[int, list[Content]]) -> _Writer:
         """Replay the steps of a writer that may have begun; keep the possible versions of each block."""
         own = range(number * self.plan.share, (number + 1) * self.plan.share)
+        most = run.most_steps(number)
         newest = max(
             (
                 sector.number
                 for block in own
                 for sector in held[block]
-                if isinstance(sector, Stamp) and (sector.run, sector.block) == (self.plan.run, block)
+                if isinstance(sector, Stamp)
+                and (sector.run, sector.block) == (self.plan.run, block)
+                and sector.number <= most
             ),
             default=0,
         )

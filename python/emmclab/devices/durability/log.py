@@ -17,7 +17,9 @@ import threading
 import zlib
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Self, TypedDict, cast
+from typing import Any, Self, TypedDict
+
+from msgspec import ValidationError, convert
 
 from emmclab.devices.durability.known_target import KnownTarget
 from emmclab.devices.durability.pattern import Plan
@@ -34,6 +36,9 @@ STREAM = Path("-")
 _MOST_BYTES = 1 << 30
 #: Largest number of blocks of a run: 64 GB.
 _MOST_BLOCKS = 1 << 24
+#: Number of syncs of a writer of which a log may have lost the lines, and the most steps for each sync; on
+#: average there are about 10.
+_MISSING_SYNCS, _STEPS_OF_A_SYNC = 20_000, 64
 #: Maximum number of lines that may wait for the disk of the log before the writers wait, too. At most this
 #: number may be missing at the end of a log.
 MOST_LINES = 64
@@ -93,6 +98,13 @@ class Run:
     end: Ended | None = None
     verdict: Verdict | None = None
     damaged: int = 0
+
+    def most_steps(self, writer: int) -> int:
+        """Return the largest step of a writer that is possible after the syncs known so far.
+
+        The check repeats all steps, so a forged step could keep it busy for ever.
+        """
+        return (len(self.acknowledged[writer]) + _MISSING_SYNCS) * _STEPS_OF_A_SYNC
 
     @property
     def is_whole(self) -> bool:
@@ -165,27 +177,33 @@ def _take(parts: list[Any], runs: dict[int, Run]) -> bool:
                 {"version": 1, "plan": dict(plan), "target": dict(target), "boot": str() | None as boot},
             ]:
                 made = Plan(number, **plan)
+                known = convert(target, KnownTarget)
                 if (
-                    not 0 < made.writers <= made.blocks <= _MOST_BLOCKS
-                    or target["bytes"] < made.blocks * BLOCK
+                    [type(value) for value in made] != [int, int, int, bool, bool]
+                    or not 0 < made.writers <= made.blocks <= _MOST_BLOCKS
+                    or known["bytes"] < made.blocks * BLOCK
                 ):
                     return False
-                runs[number] = Run(made, cast("KnownTarget", target), boot, [[] for _ in range(made.writers)])
-            case ["begin", _, {"version": int(version)}]:
+                runs[number] = Run(made, known, boot, [[] for _ in range(made.writers)])
+            case ["begin", _, {"version": int(version)}] if version != VERSION:
                 raise FormatError(
                     f"the log is of version {version}, and this emmclab reads version {VERSION}",
                     kind="version",
                     hint="use the version of emmclab that wrote it",
                 )
             case ["ack", int(number), int(writer), int(step)]:
-                runs[number].acknowledged[writer].append(step)
+                run = runs[number]
+                # A negative writer would be counted from the last one.
+                if writer < 0 or not 0 <= step <= run.most_steps(writer):
+                    return False
+                run.acknowledged[writer].append(step)
             case ["end", int(number), dict(end)]:
-                runs[number].end = cast("Ended", end)
+                runs[number].end = convert(end, Ended)
             case ["checked", int(number), dict(verdict)]:
-                runs[number].verdict = Verdict.from_dict(verdict)
+                runs[number].verdict = convert(verdict, Verdict)
             case _:
                 return False
-    except (KeyError, IndexError, TypeError):
+    except (KeyError, IndexError, TypeError, ValidationError):
         return False
     return True
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
-from typing import Any, Self
+from dataclasses import asdict, dataclass, field
 
 #: Forbidden behaviour of a device, in the order of the output, with its meaning.
 FINDINGS = {
@@ -76,13 +74,3 @@ class Verdict:
     def to_dict(self) -> dict[str, object]:
         """Return all fields as JSON values."""
         return asdict(self)
-
-    @classmethod
-    def from_dict(cls, given: Mapping[str, Any]) -> Self:
-        """Make a verdict of JSON values; fields of later versions are ignored.
-
-        >>> Verdict.from_dict(Verdict(is_cut=True, lost=3).to_dict()).lost
-        3
-        """
-        known = {one.name for one in fields(cls)}
-        return cls(**{name: value for name, value in given.items() if name in known})
