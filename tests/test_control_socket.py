@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -123,3 +125,13 @@ def test_what_is_no_socket_is_not_removed_for_one(path: Path) -> None:
     with pytest.raises(ConfigError, match="cannot be made"):
         Control(Live(), path, lambda: None)
     assert path.read_text() == "kept"
+
+
+def test_silent_clients_do_not_keep_others_waiting(served: Path) -> None:
+    with contextlib.ExitStack() as held:
+        for _ in range(130):
+            silent = held.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
+            silent.connect(str(served))
+        begun = time.monotonic()
+        assert ask(served, "status")["ok"]
+        assert time.monotonic() - begun < 4, "less than the time that one silent client is given"

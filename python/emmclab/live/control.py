@@ -6,9 +6,11 @@ import contextlib
 import errno
 import json
 import os
+import selectors
 import socket
 import stat
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import TracebackType
@@ -20,8 +22,10 @@ from emmclab.runtime.files import lock
 
 #: Longest line that is read, bytes.
 _MOST = 4096
-#: Time limit for a client to send its line or to read its answer, seconds.
-_PATIENCE_S = 5.0
+#: Time limit for a client to send its line, and interval between checks for it, seconds.
+_PATIENCE_S, _LOOK_S = 5.0, 0.1
+#: Number of clients that are waited for; a further one takes the place of the oldest.
+_MOST_CLIENTS = 64
 #: Time limit of a client for its answer, seconds; long, because layers may have to recover first.
 _ANSWER_S = 60.0
 
@@ -64,19 +68,55 @@ class Control:
         self._path.unlink(missing_ok=True)
 
     def _serve(self) -> None:
-        while not self._over:
-            try:
+        """Answer each client as soon as it has sent its line; silent ones are dropped after a while."""
+        with selectors.DefaultSelector() as waiting, contextlib.ExitStack() as left:
+            waiting.register(self._socket, selectors.EVENT_READ)
+            # The bytes of each client so far, and the time until which it may send the rest; oldest first.
+            clients: dict[socket.socket, tuple[bytes, float]] = {}
+
+            def drop(client: socket.socket) -> None:
+                waiting.unregister(client)
+                del clients[client]
+                client.close()
+
+            def drop_all() -> None:
+                for client in list(clients):
+                    drop(client)
+
+            left.callback(drop_all)
+            while not self._over:
+                for key, _ in waiting.select(_LOOK_S):
+                    if key.fileobj is self._socket:
+                        for client in self._accepted():
+                            if len(clients) == _MOST_CLIENTS:
+                                drop(next(iter(clients)))
+                            waiting.register(client, selectors.EVENT_READ)
+                            clients[client] = b"", time.monotonic() + _PATIENCE_S
+                        continue
+                    client = cast("socket.socket", key.fileobj)
+                    if client not in clients:
+                        continue
+                    begun, until = clients[client]
+                    with contextlib.suppress(OSError):  # The client has gone; others are not affected.
+                        part = client.recv(_MOST - len(begun))
+                        begun += part
+                        if part and b"\n" not in begun and len(begun) < _MOST:
+                            clients[client] = begun, until
+                            continue
+                        # The answer fits into the buffer of the socket.
+                        client.sendall(json.dumps(self._answer(begun.split(b"\n")[0])).encode() + b"\n")
+                    drop(client)
+                now = time.monotonic()
+                for client in [client for client, (_, until) in clients.items() if until < now]:
+                    drop(client)
+
+    def _accepted(self) -> Iterator[socket.socket]:
+        """Yield every client that waits."""
+        with contextlib.suppress(OSError):  # No other one waits, or it has gone.
+            while True:
                 client, _ = self._socket.accept()
-            except TimeoutError:
-                continue
-            with client:
-                client.settimeout(_PATIENCE_S)
-                try:
-                    line = client.makefile("rb").readline(_MOST)
-                    client.sendall(json.dumps(self._answer(line)).encode() + b"\n")
-                except OSError:
-                    # The client has gone; others are not affected.
-                    continue
+                client.setblocking(False)
+                yield client
 
     def _answer(self, line: bytes) -> Reply:
         try:
@@ -139,7 +179,7 @@ def _bound(path: Path) -> socket.socket:
             else "name a socket in a folder of your own, by a path of at most 107 bytes",
         ) from None
     listening.listen()
-    listening.settimeout(0.1)
+    listening.setblocking(False)
     return listening
 
 
@@ -172,6 +212,21 @@ def _remove_stale(path: Path) -> None:
             return
 
 
+def _connect(client: socket.socket, path: Path) -> None:
+    """Connect to a socket; wait for a moment if many other clients do so."""
+    client.setblocking(False)
+    until = time.monotonic() + _PATIENCE_S
+    while True:
+        try:
+            client.connect(str(path))
+        except BlockingIOError:
+            if time.monotonic() > until:
+                raise
+            time.sleep(_LOOK_S)
+        else:
+            return
+
+
 def ask(path: Path, command: str, **more: str) -> Reply:
     """Send a command to a control socket; return the answer.
 
@@ -181,8 +236,8 @@ def ask(path: Path, command: str, **more: str) -> Reply:
     """
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
+            _connect(client, path)
             client.settimeout(_ANSWER_S)
-            client.connect(str(path))
             client.sendall(json.dumps({"command": command, **more}).encode() + b"\n")
             line = client.makefile("rb").readline()
         answer = json.loads(line) if line else {"ok": False, "error": "no answer arrived"}
