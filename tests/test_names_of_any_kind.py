@@ -41,6 +41,26 @@ def test_a_process_whose_name_has_a_line_break_is_one_row(tmp_path: Path) -> Non
     assert "one␊two" in done.stdout
 
 
+def test_pages_hold_no_marks_of_direction_and_no_control_characters(tmp_path: Path) -> None:
+    trace = tmp_path / "chat.parquet"
+    package.read(package.bundled()[0]).write(trace)
+    named, page = tmp_path / "a\u202eb\x9bc.parquet", tmp_path / "page.html"
+    with duckdb.connect() as database:
+        name = "'d' || chr(8238) || 'e' || chr(133) || chr(8207) || 'f'"
+        query = (
+            f"copy (select * replace ({name} as process) from '{trace}') to '{tmp_path / 'named.parquet'}'"
+        )
+        database.execute(query)
+    (tmp_path / "named.parquet").rename(named)
+    done = emmclab("profile", named, "--html", page)
+    assert done.returncode == 0, done.stderr
+    text = page.read_text()
+    mark = "\N{REPLACEMENT CHARACTER}"
+    assert f"d{mark}e{mark}{mark}f" in text
+    assert f"a{mark}b{mark}c" in text
+    assert not {"\u202e", "\u200f", "\x85", "\x9b"} & set(text)
+
+
 @pytest.mark.parametrize("kind", [EmmclabError, ConfigError, InputError])
 def test_messages_hold_no_control_characters(kind: type[EmmclabError]) -> None:
     error = kind(f"{CLEARED}: no such device", file=CLEARED, hint=f"not {CLEARED}")

@@ -17,7 +17,9 @@ CONTROLS = {
     for number in (*range(9), *range(0x0B, 0x20), *range(0x7F, 0xA0))
 }
 #: Marks that change the direction of the text after them.
-CONTROLS |= dict.fromkeys((*range(0x202A, 0x202F), *range(0x2066, 0x206A)), "\N{REPLACEMENT CHARACTER}")
+CONTROLS |= dict.fromkeys(
+    (0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A)), "\N{REPLACEMENT CHARACTER}"
+)
 
 #: Maximum length of a message, and length of the end of a longer one that is printed, in characters. Names
 #: have no limit.

@@ -11,6 +11,7 @@ import jinja2
 
 from emmclab import __version__
 from emmclab.devices.provenance import RECORD
+from emmclab.errors import harmless
 from emmclab.pages.head import Head, Provenance
 from emmclab.pages.library import library
 from emmclab.pages.plots import Figure, Rows
@@ -79,10 +80,19 @@ def _templates() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
+        finalize=_visible,
     )
     environment.filters["cell"] = _cell
     environment.filters["signed"] = signed
     return environment
+
+
+def _visible(value: Any) -> Any:
+    """Replace control characters and marks of direction in a text, such as a name of a trace.
+
+    Code and JSON, which templates mark as safe, are unchanged here.
+    """
+    return harmless(value) if type(value) is str else value
 
 
 class _DrawnChart(TypedDict):
@@ -187,10 +197,9 @@ def _cell(value: float | None, digits: int = 2) -> str:
 
 
 def _json(value: Any) -> str:
-    """Return JSON that is safe inside a script element."""
-    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).replace(
-        "<", "\\u003c"
-    )
+    """Return JSON that is safe inside a script element, and whose texts can be drawn."""
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return harmless(text).replace("<", "\\u003c")
 
 
 def _script(code: str) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from emmclab.errors import harmless
 from emmclab.runtime.quantity import duration, significant
 
 #: Lines have the colour of the text, so that they are visible on any background.
@@ -19,7 +20,7 @@ def escaped(text: str) -> str:
     """Escape a text for HTML."""
     from html import escape  # Loads tables of entities, which commands do not need.
 
-    return escape(text)
+    return escape(harmless(text))
 
 
 def heading_html(kind: str, name: str) -> str:
