@@ -210,6 +210,9 @@ def test_a_device_that_runs_full_ends_the_run_with_a_result(tmp_path: Path) -> N
         (["--precondition", "sideways"], "sideways"),
         (["--rate", "0"], "rate"),
         (["--passes", "0"], "give 1 or more"),
+        (["--passes", "4294967296"], "`passes` cannot be 4294967296"),
+        (["--seed", "18446744073709551616"], "give a number of at most 18446744073709551615"),
+        (["--reorder-window", "9" * 30], f"--reorder-window cannot be {'9' * 30}"),
     ],
 )
 def test_a_wrong_option_is_named_with_a_hint_and_exit_2(

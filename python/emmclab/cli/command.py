@@ -13,6 +13,8 @@ from emmclab.errors import ConfigError
 #: Hint for several devices where one is expected.
 COMPARE_DEVICES = "to replay a trace on several devices: `emmclab compare TRACE --devices {}`"
 
+#: Largest whole number of an option; the core has 64 bits for one.
+_MOST_NUMBER = (1 << 64) - 1
 #: Options by the option that they depend on.
 _Others = dict[str, tuple[str, ...]]
 _BINNED: _Others = {"--bin": ("--over-time", "--html")}
@@ -73,7 +75,17 @@ class Command(TyperCommand):
         """Parse the arguments; of a repeated option, the parser alone would use only the last value."""
         if not ctx.resilient_parsing:
             self._check(ctx, list(args))
-        return super().parse_args(ctx, args)
+        left = super().parse_args(ctx, args)
+        for name, value in ctx.params.items():
+            if isinstance(value, int) and not -_MOST_NUMBER <= value <= _MOST_NUMBER:
+                option = next(one.opts[0] for one in self.params if one.name == name)
+                raise ConfigError(
+                    f"{option} cannot be {value}",
+                    kind="config",
+                    field=option,
+                    hint=f"give a number of at most {_MOST_NUMBER}",
+                )
+        return left
 
     def _check(self, ctx: Any, args: list[str]) -> None:
         parser: Any = self.make_parser(ctx)

@@ -95,6 +95,11 @@ def run(command: Callable[..., Any], arguments: list[str]) -> int:
         refusal = InputError.of(error)
         _report(str(refusal), refusal.hint)
         return FAILED_RUN if error.errno in _RUN_FAILURES else BAD_INPUT
+    except OverflowError as error:  # A whole number that is too large, or negative, for the core.
+        _report(
+            f"a number is outside the range of its option: {error}", "give a smaller one, or none below 0"
+        )
+        return BAD_INPUT
     except MemoryError:
         _report("there is not enough memory", "profile fewer traces at once, or a part of the trace")
         return FAILED_RUN

@@ -40,6 +40,7 @@ class RunOption:
         words: the allowed values, if they are words.
         least: the minimum value.
         most: the maximum value.
+        bits: the size of a whole number in the core, which limits it if there is no `most`.
         option: its name on the command line; empty for its own name, None if no command has it.
         metavar: the placeholder of the value in the help of the command line.
         panel: the panel of the help of commands.
@@ -51,6 +52,7 @@ class RunOption:
     words: tuple[str, ...] = ()
     least: float | None = None
     most: float | None = None
+    bits: int = 64
     option: str | None = ""
     metavar: str | None = None
     panel: str | None = "Replay"
@@ -115,7 +117,9 @@ class OptionsOfAnyLayers(TypedDict, total=False):
     start_offset_ns: Annotated[
         int, RunOption(0, "Time of the first arrival on the simulated clock, in ns.", least=0, option=None)
     ]
-    passes: Annotated[int, RunOption(1, "Number of passes over the trace, 1 or more.", least=1, metavar="N")]
+    passes: Annotated[
+        int, RunOption(1, "Number of passes over the trace, 1 or more.", least=1, bits=32, metavar="N")
+    ]
     flush_every: Annotated[
         int,
         RunOption(
@@ -306,6 +310,9 @@ def check(name: str, value: Any) -> None:
     emmclab.errors.ConfigError: `mode` cannot be 'fast'
     """
     one = RUN_OPTIONS[name]
+    if isinstance(value, int) and value >> one.bits > 0:
+        hint = f"give a number of at most {(1 << one.bits) - 1}"
+        raise ConfigError(f"`{name}` cannot be {value}", kind="config", field=name, hint=hint)
     if one.words:
         is_right = value in one.words
     elif value is None or one.least is None:
