@@ -114,12 +114,9 @@ fn run_or(kind: Kind, mut command: Command) -> Result<String> {
     judged(&name, interruptible(child, Child::wait_with_output)?, kind)
 }
 
-/// Runs a command with its own standard streams, to its end or until the caller is interrupted.
-pub(crate) fn run_for_user(command: &mut Command) -> Result<ExitStatus> {
-    let program = PathBuf::from(command.get_program());
-    let failed = |error| Error::io(&program, error);
-    let child = command.spawn().map_err(failed)?;
-    interruptible(child, |mut child| child.wait())?.map_err(failed)
+/// Waits for a command of the user, to its end or until the caller is interrupted.
+pub(crate) fn wait_for_user(child: Child, program: &Path) -> Result<ExitStatus> {
+    interruptible(child, |mut child| child.wait())?.map_err(|error| Error::io(program, error))
 }
 
 /// Unmounts a FUSE file system that this user mounted.

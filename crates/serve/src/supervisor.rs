@@ -20,6 +20,8 @@ pub(crate) struct Supervisor {
     input: Option<ChildStdin>,
     answers: BufReader<ChildStdout>,
     folder: PathBuf,
+    /// The control groups for commands and of this process, if there are any.
+    groups: Option<(PathBuf, PathBuf)>,
 }
 
 fn failed(error: &std::io::Error) -> Error {
@@ -57,8 +59,11 @@ impl Supervisor {
         let Some(output) = child.stdout.take() else {
             return Err(Error::new(Kind::Io, "the shell that cleans up has no output"));
         };
-        let mut supervisor = Self { child, input, answers: BufReader::new(output), folder: PathBuf::new() };
+        let mut supervisor =
+            Self { child, input, answers: BufReader::new(output), folder: PathBuf::new(), groups: None };
         let folder = supervisor.answer()?;
+        let groups = (PathBuf::from(supervisor.answer()?), PathBuf::from(supervisor.answer()?));
+        supervisor.groups = Some(groups).filter(|(group, _)| !group.as_os_str().is_empty());
         if folder.is_empty() {
             return Err(Error::new(Kind::Io, "no folder could be made there")
                 .in_file(&base)
@@ -78,9 +83,18 @@ impl Supervisor {
         &self.folder
     }
 
-    /// Marks a command, so that it and its child processes are killed with the serving process.
-    pub(crate) fn own(&self, command: &mut Command) {
+    /// Calls `start`, which starts the command: it and all processes that it starts are killed with the serving process. Without control
+    /// groups, only those that keep the variable in their environment.
+    pub(crate) fn own<T>(&self, command: &mut Command, start: impl FnOnce(&mut Command) -> T) -> T {
         command.env("EMMCLAB_SERVER", &self.folder);
+        // A process begins in the group of the one that starts it; 0 is the process that writes. If it cannot be moved, the variable is left.
+        let move_to = |group: &Path| std::fs::write(group.join("cgroup.procs"), "0");
+        let moved = self.groups.as_ref().filter(|(group, _)| move_to(group).is_ok());
+        let started = start(command);
+        if let Some((_, home)) = moved {
+            let _ = move_to(home);
+        }
+        started
     }
 
     /// Makes a folder that is removed at the end. A folder that exists already is kept.

@@ -1,13 +1,37 @@
 # Undoes what a serving process made on this host once its standard input ends: the process stopped, or was killed.
 # $1: the folder for its private folder; the others, if any, are a command that deletes the process's ublk devices. Prints that folder,
-# then answers each line, the name of a folder that is wanted, with `there`, `made` or an error; `end` is the last line of a process that
-# stops in good order. State is read from the kernel, so that nothing is missed that a tool was about to do.
+# then two control groups: that for commands, and that of the process; both are empty where groups cannot be made. Then it answers each
+# line, the name of a folder that is wanted, with `there`, `made` or an error; `end` is the last line of a process that stops in good
+# order. State is read from the kernel, so that nothing is missed that a tool was about to do.
 trap '' HUP INT QUIT TERM PIPE TSTP TTIN TTOU
 PATH=$PATH:/usr/sbin:/sbin:/usr/bin:/bin
 parent=$PPID
 folder=$(mktemp -d "$1/emmclab-XXXXXXXX") || exit 1
 shift
 printf '%s\n' "$folder"
+
+# Makes a control group for the commands. All that they start is in it, too, whatever becomes of its environment and its parent.
+group=
+home=
+for names in '' name=systemd pids freezer; do
+    at=
+    while read -r _ point kind options _; do
+        case $names,$kind,,$options, in
+            ,cgroup2,*) at=$point ;;
+            ?*,cgroup,*",$names,"*) at=$point ;;
+        esac
+    done </proc/mounts
+    path=$(sed -n "s/^[0-9]*:$names://p" /proc/self/cgroup)
+    [ -n "$at" ] && [ -n "$path" ] || continue
+    home=$at${path%/}
+    group=$home/emmclab-${folder##*-}
+    # Where processes cannot be moved into it and back, it is of no use.
+    if { mkdir "$group" && echo $$ >"$group/cgroup.procs" && echo $$ >"$home/cgroup.procs"; } 2>/dev/null; then break; fi
+    rmdir "$group" 2>/dev/null
+    group=
+    home=
+done
+printf '%s\n%s\n' "$group" "$home"
 
 # Number of the FUSE connection, the minor number of its mount; nothing where it is not mounted.
 connection() {
@@ -32,6 +56,19 @@ end_commands() {
         process=${process#/proc/}
         kill -9 "${process%/environ}"
     done
+    round=0
+    while [ -n "$group" ] && [ -n "$(cat "$group/cgroup.procs")" ] && [ $round -lt 100 ]; do
+        while read -r process; do kill -9 "$process"; done <"$group/cgroup.procs"
+        sleep 0.05 || sleep 1
+        round=$((round + 1))
+    done
+}
+
+# What a command left running when the process stopped in good order goes on.
+leave_group() {
+    [ -n "$group" ] || return
+    while read -r process; do echo "$process" >"$home/cgroup.procs"; done <"$group/cgroup.procs"
+    rmdir "$group"
 }
 
 # $@: the command that deletes ublk devices. A process that stopped in good order has deleted them itself.
@@ -90,16 +127,30 @@ watch() {
 watch "$@" </dev/null >/dev/null 2>&1 &
 watcher=$!
 
+# The folder of the host cannot be changed while a file system is mounted on it: what writes there after the server was killed writes
+# nothing. A file system without this attribute leaves the folder as it is.
+guard() {
+    attributes=$(lsattr -d -- "$1")
+    case ${attributes%% *} in
+        *i*) ;;
+        *) chattr +i -- "$1" && guarded="$1
+$guarded" ;;
+    esac
+} >/dev/null 2>&1
+
 made=
+guarded=
 ended=
 while IFS= read -r wanted; do
     if [ "$wanted" = end ]; then
         ended=yes
     elif [ -d "$wanted" ]; then
+        guard "$wanted"
         echo there
     elif error=$(mkdir -- "$wanted" 2>&1); then
         made="$wanted
 $made"
+        guard "$wanted"
         echo made
     else
         printf '%s\n' "$error"
@@ -109,5 +160,7 @@ exec >/dev/null 2>&1
 kill -9 $watcher
 [ -n "$ended" ] || end_commands
 undo "$@"
+leave_group
+printf '%s' "$guarded" | while IFS= read -r point; do chattr -i -- "$point"; done
 printf '%s' "$made" | while IFS= read -r point; do rmdir -- "$point"; done
 rmdir -- "$folder"

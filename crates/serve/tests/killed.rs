@@ -45,7 +45,13 @@ fn helper_process_serves_until_killed() {
         do echo written; done"#;
     let stubborn =
         r#"cd / && while :; do echo written; (echo data >"$EMMCLAB_MOUNT/$$"; sleep 0.01) 2>/dev/null; done"#;
-    let script = if std::env::var_os(STUBBORN).is_some() { stubborn } else { script };
+    let without_a_trace =
+        format!(r#"exec env -i PATH="$PATH" EMMCLAB_MOUNT="$EMMCLAB_MOUNT" setsid sh -c '{stubborn}'"#);
+    let script = match std::env::var(STUBBORN).as_deref() {
+        Ok("env") => &without_a_trace,
+        Ok(_) => stubborn,
+        Err(_) => script,
+    };
     let _ = disk.run(Command::new("sh").args(["-c", script]));
     loop {
         std::thread::park();
@@ -158,7 +164,13 @@ fn killed_with_a_command_that_would_go_on_in_the_folder_of_the_host() {
     if !live(&["losetup", "mkfs.ext4", "sh"]) {
         return;
     }
-    let mut served = Served::start_with(&[(STUBBORN, "1")]);
+    for how in ["1", "env"] {
+        nothing_goes_on(how);
+    }
+}
+
+fn nothing_goes_on(how: &str) {
+    let mut served = Served::start_with(&[(STUBBORN, how)]);
     served.wait_for("written");
     served.kill();
     served.everything_is_undone();

@@ -148,6 +148,7 @@ impl HostDisk {
     /// If `mount` fails.
     pub fn mount(&mut self, options: &MountOptions) -> Result<()> {
         let device = self.part(options.partition)?;
+        mounts::refuse_files(&options.folder()?)?;
         self.driver.supervisor().make_folder(&options.folder()?)?;
         self.mounts.push(mounts::mount(&device, options)?);
         Ok(())
@@ -164,12 +165,13 @@ impl HostDisk {
     /// # Errors
     /// If the command cannot be started, or if the caller is interrupted ([`emmclab_base::interrupt`]); the command is ended then.
     pub fn run(&mut self, command: &mut Command) -> Result<ExitStatus> {
-        self.driver.supervisor().own(command);
         command.env("EMMCLAB_DEVICE", &self.device);
         if let Some(folder) = self.mounts.last() {
             command.env("EMMCLAB_MOUNT", folder);
         }
-        programs::run_for_user(command)
+        let program = PathBuf::from(command.get_program());
+        let child = self.driver.supervisor().own(command, Command::spawn);
+        programs::wait_for_user(child.map_err(|error| Error::io(&program, error))?, &program)
     }
 
     /// Unmounts the file systems in reverse order. Their data is written to the device before this returns.

@@ -1,5 +1,6 @@
 //! Mounting and unmounting file systems.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -38,7 +39,6 @@ impl MountOptions {
 /// Mounts a block device. Returns the folder as an absolute path without symbolic links, as the kernel lists it.
 pub(super) fn mount(device: &Path, options: &MountOptions) -> Result<PathBuf> {
     let folder = options.folder()?.canonicalize().map_err(|error| Error::io(&options.folder, error))?;
-    refuse_files(&folder)?;
     let mut command = programs::tool("mount", "mount")?;
     if let Some(kind) = options.file_system {
         command.args(["-t", kind.name()]);
@@ -58,8 +58,11 @@ pub(super) fn mount(device: &Path, options: &MountOptions) -> Result<PathBuf> {
 
 /// Returns an error if the folder is not empty: the mount would hide its files. They may have been written there after a killed server had
 /// left its mount point.
-fn refuse_files(folder: &Path) -> Result<()> {
-    let mut entries = folder.read_dir().map_err(|error| Error::io(folder, error))?;
+pub(super) fn refuse_files(folder: &Path) -> Result<()> {
+    let mut entries = match folder.read_dir() {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        entries => entries.map_err(|error| Error::io(folder, error))?,
+    };
     if entries.next().is_none() {
         return Ok(());
     }
