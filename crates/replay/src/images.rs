@@ -1,13 +1,16 @@
 //! Images of aged devices on disk, named by their recipe, so that each device is aged only once.
 
+use std::ffi::OsStr;
 use std::fs::{File, TryLockError};
 use std::io::{ErrorKind, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use emmclab_device::{Device, DeviceConfig};
 use emmclab_trace::{AtomicFile, Error, InputFile, Result, compress_checked, interrupt, open_seekable};
+use rustix::fs::OFlags;
 use xxhash_rust::xxh3::{Xxh3, xxh3_128};
 
 /// Compression level: images compress well and are read more often than written.
@@ -187,7 +190,7 @@ impl ImageStore {
         let Ok(entries) = std::fs::read_dir(&self.folder) else { return false };
         let mut images: Vec<_> = entries
             .flatten()
-            .filter(|entry| entry.path().extension().is_some_and(|ending| ending == ENDING))
+            .filter(|entry| is_image(&entry.path()))
             .filter_map(|entry| {
                 let found = entry.metadata().ok()?;
                 Some((found.modified().ok()?, found.len(), entry.path()))
@@ -205,6 +208,13 @@ impl ImageStore {
         }
         more <= limit
     }
+}
+
+/// Whether a path has the form of the name of an image; other files in the folder are never removed.
+fn is_image(path: &Path) -> bool {
+    let named_by_hash =
+        |stem: &OsStr| stem.len() == 32 && stem.as_encoded_bytes().iter().all(u8::is_ascii_hexdigit);
+    path.extension().is_some_and(|ending| ending == ENDING) && path.file_stem().is_some_and(named_by_hash)
 }
 
 /// Reads the device of an image and marks it as used now; `None` if there is no image.
@@ -239,7 +249,11 @@ impl Claim {
     /// Acquires the right; `None` if a running process holds it.
     fn of(image: &Path) -> Result<Option<Self>> {
         let path = image.with_extension("lock");
-        let file = File::create(&path).map_err(|error| Error::io(&path, error))?;
+        // A link would lead to a file elsewhere.
+        let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
+        let mut options = File::options();
+        let file = options.write(true).create(true).truncate(false).custom_flags(flags).open(&path);
+        let file = file.map_err(|error| Error::io(&path, error))?;
         match file.try_lock() {
             Err(TryLockError::WouldBlock) => Ok(None),
             // If the file system has no locks, an image may be made twice.
