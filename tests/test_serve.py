@@ -595,3 +595,29 @@ def test_a_clock_with_idle_time_ends_the_work_of_the_device_before_a_run_is_coun
         moved = disk.settle()["flash.page_programs.total"]
         assert (moved > 0) == think
         assert disk.result()["flash.page_programs.total"] == 0
+
+
+def test_a_start_that_fails_leaves_recording_image_and_state_as_they_were(tmp_path: Path) -> None:
+    tmp_path.chmod(0o700)
+    recording, image = tmp_path / "r.parquet", tmp_path / "disk.img"
+    socket = tmp_path / "n.sock"
+    words = ("serve", "small-1gb", "--clock", "free", "--record", recording, "--image", image)
+    lab.read(lab.bundled()[0]).write(recording)
+    before = recording.read_bytes()
+    taken = tmp_path / "file"
+    taken.write_text("no socket")
+    for wrong in (("--nbd", taken), ("--nbd", socket, "--control", taken)):
+        done = emmclab(*words, *wrong)
+        assert done.returncode == 2, done.stderr
+        assert recording.read_bytes() == before
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "r.parquet"]
+    # A whole run without requests keeps the recording, too, and says so.
+    done = emmclab(*words, "--nbd", socket, "--", "true")
+    assert done.returncode == 0, done.stderr
+    assert f"warning: no request arrived, so {recording} is left as it was" in done.stderr
+    assert recording.read_bytes() == before
+    state = tmp_path / "disk.img.state"
+    kept = (image.read_bytes(), state.read_bytes())
+    done = emmclab(*words, "--nbd", taken)
+    assert done.returncode == 2
+    assert (image.read_bytes(), state.read_bytes()) == kept

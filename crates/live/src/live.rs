@@ -18,7 +18,7 @@ use crate::clock::{Clock, Pace};
 use crate::core::{Core, Deliveries};
 use crate::lines::WorkloadLines;
 use crate::log::RunLog;
-use crate::state::{self, Found};
+use crate::state::{self, Former, Found};
 use crate::status::Status;
 use crate::trace::Recording;
 
@@ -66,6 +66,8 @@ pub struct LiveDevice {
     images: [Option<PathBuf>; 2],
     /// What an earlier run left in the image.
     found: Found,
+    /// The images as they were before the run.
+    former: Mutex<Former>,
 }
 
 impl LiveDevice {
@@ -77,7 +79,7 @@ impl LiveDevice {
     /// file cannot be made.
     pub fn new(config: &DeviceConfig, options: &LiveOptions, store: Option<&ImageStore>) -> Result<Self> {
         let layers = state::recoverable(&options.layers)?;
-        let (mut stack, found) = state::open(config, &layers, options, store)?;
+        let (mut stack, found, mut former) = state::open(config, &layers, options, store)?;
         let recording =
             options.record.as_deref().map(|path| Recording::create(path, config.name())).transpose()?;
         let log = options.log.as_deref();
@@ -94,7 +96,9 @@ impl LiveDevice {
                 .map_err(|error| Error::new(Kind::Io, format!("a thread cannot be started: {error}")))?
         };
         let images = [options.image.clone(), options.second_image.clone()];
-        Ok(Self { shared, clock: Mutex::new(Some(thread)), ending, images, found })
+        former.is_needed = false;
+        let (clock, former) = (Mutex::new(Some(thread)), Mutex::new(former));
+        Ok(Self { shared, clock, ending, images, found, former })
     }
 
     /// What an earlier run left in the image.
@@ -215,12 +219,39 @@ impl LiveDevice {
         self.shared.core().broken.take()
     }
 
+    /// Ends a run whose start failed. An existing trace stays as it was, as do images that no request has changed; new images are removed.
+    ///
+    /// # Errors
+    /// If a changed image or its state cannot be written.
+    pub fn abort(&self) -> Result<()> {
+        self.end_clock();
+        let mut core = self.shared.core();
+        core.recording = None;
+        let keep = core.is_changed && self.found.image;
+        drop(core);
+        let ended = self.end(keep);
+        if !keep {
+            self.former.lock().unwrap_or_else(PoisonError::into_inner).restore();
+        }
+        ended.map(drop)
+    }
+
+    /// Whether the trace of the run was written; valid after [`LiveDevice::stop`]. A trace without requests replaces no file.
+    pub fn is_recorded(&self) -> bool {
+        self.shared.core().is_recorded
+    }
+
     /// Shuts down in an orderly way: requests in progress are finished, cached data is programmed, image and state are saved, and the trace
     /// is completed. Returns the result of the run. Later requests fail.
     ///
     /// # Errors
     /// For a violated invariant, or if a file cannot be written.
     pub fn stop(&self) -> Result<SimulationResult> {
+        self.end_clock();
+        self.end(true)
+    }
+
+    fn end_clock(&self) {
         self.ending.store(true, std::sync::atomic::Ordering::Relaxed);
         self.shared.wake.notify_all();
         let thread = self.clock.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -228,10 +259,14 @@ impl LiveDevice {
             // If the thread panicked, nothing that is used here is affected.
             let _ = thread.join();
         }
+    }
+
+    /// Ends all requests, and saves the images if they are to be kept.
+    fn end(&self, keep: bool) -> Result<SimulationResult> {
         let mut core = self.shared.core();
         let off = core.power_off();
         let deliveries = core.take_deliveries();
-        let saved = off.and_then(|()| state::save(&self.images, &core));
+        let saved = off.and_then(|()| if keep { state::save(&self.images, &core) } else { Ok(()) });
         let result = core.result();
         for media in [core.stack.media(), core.stack.second_media()].into_iter().flatten() {
             media.image().release();

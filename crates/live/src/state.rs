@@ -6,6 +6,7 @@
 
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use emmclab_base::{Error, Kind, Nanos, Op, Result, open_seekable};
@@ -106,16 +107,61 @@ fn state_path(image: &Path) -> PathBuf {
     name.into()
 }
 
-/// New files that are removed again if the start fails.
-#[derive(Default)]
-struct Made(Vec<PathBuf>);
+/// The images before the start of a run, which are restored if the start fails.
+#[derive(Debug)]
+pub(crate) struct Former {
+    images: Vec<FormerImage>,
+    /// Whether they are restored when this is dropped.
+    pub is_needed: bool,
+}
 
-impl Drop for Made {
+#[derive(Debug)]
+enum FormerImage {
+    /// There was no file; a file that was there may have been empty.
+    Nothing { image: PathBuf, was_empty: bool },
+    /// There was an image with this state, whose file is open and may have been replaced.
+    State { image: PathBuf, state: Option<fs::File> },
+}
+
+impl Former {
+    /// Restores the files. An image that has been changed must have been saved instead.
+    pub fn restore(&mut self) {
+        for former in self.images.drain(..) {
+            // The error of the start is reported; a file that cannot be restored remains as it is.
+            match former {
+                FormerImage::Nothing { image, was_empty } => {
+                    let _ = fs::remove_file(state_path(&image));
+                    let _ = if was_empty {
+                        fs::OpenOptions::new().write(true).open(&image).and_then(|file| file.set_len(0))
+                    } else {
+                        fs::remove_file(&image)
+                    };
+                }
+                FormerImage::State { image, state: Some(state) } => {
+                    let _ = copy_back(state, &state_path(&image));
+                }
+                FormerImage::State { image, state: None } => {
+                    let _ = fs::remove_file(state_path(&image));
+                }
+            }
+        }
+    }
+}
+
+fn copy_back(mut state: fs::File, path: &Path) -> Result<()> {
+    let identity = |found: std::io::Result<fs::Metadata>| found.map(|found| (found.dev(), found.ino())).ok();
+    if identity(state.metadata()) == identity(path.metadata()) {
+        return Ok(());
+    }
+    let mut file = AtomicFile::create(path)?;
+    std::io::copy(&mut state, &mut file).map_err(|error| Error::io(path, error))?;
+    file.commit()
+}
+
+impl Drop for Former {
     fn drop(&mut self) {
-        for path in &self.0 {
-            // The first error is reported; a file that cannot be removed remains.
-            let _ = fs::remove_file(path);
-            let _ = fs::remove_file(state_path(path));
+        if self.is_needed {
+            self.restore();
         }
     }
 }
@@ -144,7 +190,7 @@ fn open_one<'a>(
     path: Option<&'a Path>,
     layers: &[LayerConfig],
     new: impl Fn() -> Result<Device>,
-    files: &mut Made,
+    former: &mut Former,
 ) -> Result<Opened<'a>> {
     let Some(path) = path else {
         let device = new()?;
@@ -153,13 +199,20 @@ fn open_one<'a>(
         return Ok(Opened { part, path: None, made: true, head: None, units_entered: 0 });
     };
     // The image is created last, so that nothing remains of an interrupted start.
-    let fresh = if path.exists() { None } else { Some(new()?) };
+    let was_empty = path.exists();
+    let fresh = if was_empty { None } else { Some(new()?) };
     let sectors = Device::new(config).geometry().sectors();
     let (image, made) = Image::open(path, sectors)?;
-    if made {
-        files.0.push(path.to_owned());
-    }
     let state = state_path(path);
+    former.images.push(if made {
+        FormerImage::Nothing { image: path.to_owned(), was_empty }
+    } else {
+        let opened = match open_seekable(&state) {
+            Err(error) if error.kind() == ErrorKind::NotFound => None,
+            opened => Some(opened.map_err(|error| Error::io(&state, error))?),
+        };
+        FormerImage::State { image: path.to_owned(), state: opened }
+    });
     let old = if made { None } else { load(&state, config, layers)? };
     if !made && old.is_none() && !layers.is_empty() {
         let problem = "the image has no state file next to it, so its layers cannot be restored";
@@ -185,7 +238,7 @@ pub(crate) fn open(
     layers: &[LayerConfig],
     options: &LiveOptions,
     store: Option<&ImageStore>,
-) -> Result<(Stack, Found)> {
+) -> Result<(Stack, Found, Former)> {
     let (paths, second) =
         ([options.image.as_deref(), options.second_image.as_deref()], options.second.as_ref());
     if paths[1].is_some() != (paths[0].is_some() && second.is_some()) {
@@ -196,10 +249,10 @@ pub(crate) fn open(
         .hint("name an image for each of two devices, or none"));
     }
     let replay = ReplayOptions { check: false, ..options.replay.clone() };
-    let mut files = Made::default();
+    let mut former = Former { images: Vec::new(), is_needed: true };
     let mut one = |config, path| {
         let new = || Ok(Simulation::new(config, &replay, store)?.into_device());
-        open_one(config, path, layers, new, &mut files)
+        open_one(config, path, layers, new, &mut former)
     };
     let main = one(config, paths[0])?;
     let second = second.map(|second| one(second, paths[1])).transpose()?;
@@ -226,8 +279,7 @@ pub(crate) fn open(
     let recover = both().any(|opened| opened.head.is_some());
     let second = second.map(|second| second.part);
     let stack = Stack::new(layers, main.part, second, (options.check, recover))?;
-    files.0.clear();
-    Ok((stack, found))
+    Ok((stack, found, former))
 }
 
 /// Writes the units that the image holds but the device's tables do not map; returns their number.

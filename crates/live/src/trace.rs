@@ -1,7 +1,7 @@
 //! Records a trace of the requests to a live device, with their exact times.
 
 use std::collections::VecDeque;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use emmclab_device::SettingChange;
@@ -22,6 +22,7 @@ enum Slot {
 
 /// Writes requests in order of arrival, which is that of their numbers.
 pub(crate) struct Recording {
+    path: PathBuf,
     writer: TraceWriter,
     header: Header,
     batch: BatchBuilder,
@@ -43,6 +44,7 @@ impl Recording {
             ..Header::default()
         };
         Ok(Self {
+            path: path.to_owned(),
             writer: TraceWriter::create(path, &header, &WriteOptions::default())?,
             header,
             batch: BatchBuilder::of_noted(true),
@@ -50,6 +52,17 @@ impl Recording {
             first: 0,
             slots: VecDeque::new(),
         })
+    }
+
+    /// Starts the trace anew: the ledger counts the requests before `next`, and the file does not have them.
+    pub fn restart(&mut self, next: u64) -> Result<()> {
+        self.writer = TraceWriter::create(&self.path, &self.header, &WriteOptions::default())?;
+        self.batch = BatchBuilder::of_noted(true);
+        self.slots.clear();
+        self.first = next;
+        let filtered_before = self.ledger.kept + self.ledger.filtered_before;
+        self.ledger = Ledger { filtered_before, ..Ledger::default() };
+        Ok(())
     }
 
     /// Adds a completed request.
@@ -115,8 +128,13 @@ impl Recording {
         self.writer.write(&batch)
     }
 
-    /// Completes the trace file, with the changed settings in its note. Requests in progress are omitted.
-    pub fn finish(mut self, changes: &[SettingChange]) -> Result<()> {
+    /// Completes the trace file, with the changed settings in its note. Requests in progress are omitted. An existing file is not replaced by
+    /// a trace without requests; returns whether the file was written.
+    pub fn finish(mut self, changes: &[SettingChange]) -> Result<bool> {
+        if self.ledger.kept == 0 && self.path.metadata().is_ok_and(|found| found.is_file() && found.len() > 0)
+        {
+            return Ok(false);
+        }
         if let Some(note) = self.header.note.as_mut().filter(|_| !changes.is_empty()) {
             let each = changes
                 .iter()
@@ -127,6 +145,6 @@ impl Recording {
         if !self.batch.is_empty() {
             self.write()?;
         }
-        self.writer.finish(&self.ledger, &self.header)
+        self.writer.finish(&self.ledger, &self.header).map(|()| true)
     }
 }

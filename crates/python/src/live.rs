@@ -3,6 +3,7 @@
 use std::os::fd::{BorrowedFd, RawFd};
 use std::path::PathBuf;
 use std::process::Command;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use emmclab_device::{CHANGEABLE, Capabilities};
@@ -68,6 +69,18 @@ pub(crate) struct PyLive {
 impl PyLive {
     fn exports(&self) -> MutexGuard<'_, Exports> {
         self.exports.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Ends the exports; all of them are ended before the first error is returned.
+    fn end_exports(&self) -> Result<(), Error> {
+        let Exports { servers, card, file, disk } = std::mem::take(&mut *self.exports());
+        let detached = disk.map_or(Ok(()), HostDisk::stop);
+        let unmounted = file.map_or(Ok(()), FuseFile::stop);
+        servers.into_iter().for_each(Server::stop);
+        if let Some(card) = card {
+            card.stop();
+        }
+        detached.and(unmounted)
     }
 
     fn with_disk<T>(&self, work: impl FnOnce(&mut HostDisk) -> Result<T, Error>) -> Result<T, Error> {
@@ -183,9 +196,20 @@ impl PyLive {
                 return Err(Error::new(Kind::Config, format!("`{}` is a UFS, not an eMMC card", self.name))
                     .hint("serve it as a file, over NBD or by ublk; an SD host controller supports only an eMMC"));
             }
-            let news = self.news.clone();
+            let (news, strangers) = (self.news.clone(), AtomicU64::new(0));
             let tell = move |event: SessionEvent| {
-                news.lock().unwrap_or_else(PoisonError::into_inner).push(event.to_string());
+                let mut text = event.to_string();
+                if matches!(event, SessionEvent::Stranger | SessionEvent::Refused(_)) {
+                    // Any program can connect again and again: the 1st, 2nd, 4th, 8th and so on are reported.
+                    let count = strangers.fetch_add(1, Ordering::Relaxed) + 1;
+                    if !count.is_power_of_two() {
+                        return;
+                    }
+                    if count > 2 {
+                        text.push_str(&format!(" ({count} such connections so far)"));
+                    }
+                }
+                news.lock().unwrap_or_else(PoisonError::into_inner).push(text);
             };
             let card = SdhciExport::start(self.device.clone(), &self.card, &path, tell)?;
             self.exports().card = Some(card);
@@ -415,17 +439,20 @@ impl PyLive {
     /// Ends the exports, then the device; returns the result as JSON.
     fn stop(&self, py: Python<'_>) -> PyResult<String> {
         run(py, || {
-            let Exports { servers, card, file, disk } = std::mem::take(&mut *self.exports());
-            // All of them are ended before the first error is reported.
-            let detached = disk.map_or(Ok(()), HostDisk::stop);
-            let unmounted = file.map_or(Ok(()), FuseFile::stop);
-            servers.into_iter().for_each(Server::stop);
-            if let Some(card) = card {
-                card.stop();
-            }
+            let ended = self.end_exports();
             let result = self.device.stop();
-            detached.and(unmounted)?;
+            ended?;
             to_json(&result?)
         })
+    }
+
+    /// Ends a run whose start failed: files are as they were before it.
+    fn abort(&self, py: Python<'_>) -> PyResult<()> {
+        run(py, || self.end_exports().and(self.device.abort()))
+    }
+
+    /// Whether the trace of the run was written; a trace without requests replaces no file.
+    fn is_recorded(&self) -> bool {
+        self.device.is_recorded()
     }
 }

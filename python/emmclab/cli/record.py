@@ -21,7 +21,7 @@ from emmclab.cli.helping import examples
 from emmclab.cli.machine import Duration, Machine, parse_duration
 from emmclab.cli.options import AsJson, with_groups
 from emmclab.cli.outputs import in_a_folder, note_picture
-from emmclab.errors import ConfigError
+from emmclab.errors import ConfigError, EmmclabError
 from emmclab.traces.activity import longest_waits
 from emmclab.traces.ledger import ledger_line
 from emmclab.traces.recorded_registers import recorded_devices
@@ -29,6 +29,8 @@ from emmclab.traces.recorded_registers import recorded_devices
 #: Maximum wait for a batch, and so the delay until an end is noticed, seconds.
 _WAIT_S = 0.1
 _LINE_S = 5.0
+#: Time for the command to end after SIGTERM, before SIGKILL, seconds.
+_GRACE_S = 5.0
 #: Space that must remain free on the file system of the trace: more than the part of the file in memory.
 _RESERVE_BYTES = 64 << 20
 
@@ -90,6 +92,13 @@ def record(
         try:
             with output_aside(as_json):
                 ended, status = _run(recorder, writer, output, list(command or []), seconds)
+            if not ended.ledger["kept"] and output.is_file() and output.stat().st_size:
+                raise EmmclabError(
+                    f"{output}: no request was recorded, and the recording that is there is left as it was",
+                    kind="failed",
+                    file=str(output),
+                    hint="choose other disks with --device, or name another file with -o",
+                )
             writer.finish(ended.ledger, ended.header)
         except BaseException:
             writer.abort()
@@ -189,4 +198,8 @@ def _run(
         finally:
             if child is not None and child.poll() is None:
                 child.terminate()
-                child.wait()
+                try:
+                    child.wait(_GRACE_S)
+                except subprocess.TimeoutExpired:
+                    child.kill()
+                    child.wait()

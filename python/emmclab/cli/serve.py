@@ -8,7 +8,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated, Any
@@ -17,7 +17,7 @@ import typer
 
 from emmclab.cli.children import output_aside
 from emmclab.cli.console import say, stderr
-from emmclab.cli.endings import Ending, asked_by_signal
+from emmclab.cli.endings import Ending, asked_by_signal, terminating
 from emmclab.cli.helping import examples
 from emmclab.cli.names import filesystem_names, one_of
 from emmclab.cli.options import AsJson, option, with_groups
@@ -48,6 +48,8 @@ from emmclab.runtime.repeating import repeated
 
 #: Polling interval for the end and for the trigger of --delay-from, seconds.
 _WAIT_S = 0.1
+#: Time for the client to end after SIGTERM, before SIGKILL, seconds.
+_GRACE_S = 5.0
 #: Time between two views, seconds.
 _VIEW_S = 1.0
 
@@ -287,8 +289,10 @@ def serve(
             write_simulation_report([result], [live.device], html, made=made)
             say(f"report: {html}")
     finally:  # Printed after the page, so that a closed terminal does not prevent the page.
-        if record is not None:
+        if record is not None and live.is_recorded:
             say(f"trace: {record}")
+        elif record is not None:
+            say(f"warning: no request arrived, so {record} is left as it was")
         show_served(live, result, as_json, made)
     if status:
         raise typer.Exit(status)
@@ -320,23 +324,52 @@ def _served(
 ) -> tuple[LiveStatus | None, Any, int]:
     """Serve until the end; return the last figures, the result, and the exit status of the command."""
     status, figures = 0, None
-    try:
-        _announce(live, clock, delayed)
-        with _controlled(live, control, ending):
+    with ExitStack() as controlled:
+        try:
+            _announce(live, clock, delayed)
+            controlled.enter_context(_controlled(live, control, ending))
+        except BaseException:
+            live.abort()
+            raise
+        try:
             if command:
                 with _started_later(live, clock, delayed), output_aside(as_json):
-                    status = live.run(command) if _has_disk(live) else _run_client(command, live.path, ending)
+                    status = (
+                        _run_on_disk(live, command)
+                        if _has_disk(live)
+                        else _run_client(command, live.path, ending)
+                    )
             else:
                 _watch(live, clock, delayed, ending, as_json)
-        figures = live.stats()
-    finally:
-        result = live.stop()
+            figures = live.stats()
+        finally:
+            controlled.close()
+            result = live.stop()
     return figures, result, status
 
 
 def _has_disk(live: Any) -> bool:
     """Return whether the device is a block device of this machine, on which the core can run commands."""
     return str(live.path).startswith("/dev/")
+
+
+def _run_on_disk(live: Any, command: list[str]) -> int:
+    """Run a command on the block device; return its exit status. SIGTERM and SIGHUP end it.
+
+    Ctrl-C in a terminal reaches the command by itself.
+    """
+
+    def end(number: int, _frame: object) -> None:
+        raise SystemExit(128 + number)
+
+    former = {number: signal.signal(number, end) for number in terminating()}
+    try:
+        return int(live.run(command))
+    except SystemExit as ended:
+        return int(ended.code or 0)
+    finally:
+        for number, handler in former.items():
+            signal.signal(number, handler)
 
 
 def _run_client(command: list[str], path: str, ending: Ending) -> int:
@@ -350,9 +383,13 @@ def _run_client(command: list[str], path: str, ending: Ending) -> int:
             field="CMD",
             hint="check its name",
         ) from None
+    killed_at = None
     while client.poll() is None:
-        if ending.asked:
+        if ending.asked and killed_at is None:
             client.terminate()
+            killed_at = time.monotonic() + _GRACE_S
+        elif killed_at is not None and time.monotonic() > killed_at:
+            client.kill()
         with suppress(subprocess.TimeoutExpired):
             client.wait(_WAIT_S)
     return client.returncode if client.returncode >= 0 else 128 - client.returncode

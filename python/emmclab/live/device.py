@@ -7,7 +7,6 @@ import shutil
 import time
 from collections.abc import Sequence
 from os import PathLike, fspath
-from pathlib import Path
 from types import TracebackType
 
 from emmclab import _core
@@ -15,7 +14,6 @@ from emmclab.devices.asked_options import AskedOptions
 from emmclab.devices.device import Device
 from emmclab.devices.layers import refuse_lines
 from emmclab.devices.result import Result
-from emmclab.live.span import keep_from
 from emmclab.live.status_types import FoundImage, LiveStatus
 
 #: The clock on which a device finishes its background work.
@@ -39,9 +37,8 @@ class LiveDevice:
         device: Device,
         said: AskedOptions,
         temporary: str | None,
-        record: Path | None,
     ) -> None:
-        """Wrap a served device of the core; called by `serve`. `record` is the trace that it writes."""
+        """Wrap a served device of the core; called by `serve`."""
         self._live = live
         self._device = device
         self._said = said
@@ -57,9 +54,6 @@ class LiveDevice:
         self.prepared: Result | None = None
         #: Figures of the device's own work after that (`settle`), which the result leaves out, too.
         self.settled: Result | None = None
-        self._record = record
-        #: Requests before this simulated time (of mkfs and mount) are in neither the result nor the trace.
-        self._counted_from_s = 0.0
 
     @property
     def path(self) -> str:
@@ -144,7 +138,6 @@ class LiveDevice:
         0
         """
         self._live.clear_counters()
-        self._counted_from_s = json.loads(self._live.status())["simulated_s"]
 
     def settle(self) -> Result:
         """Let the device finish background work on the data so far: write-back, folding, idle collection.
@@ -390,12 +383,37 @@ class LiveDevice:
         if self._result is None:
             try:
                 self._result = self._sum(self._live.stop())
-                if self._record is not None and self._counted_from_s > 0:
-                    keep_from(self._record, self._counted_from_s)
             finally:
-                if self._temporary is not None:
-                    shutil.rmtree(self._temporary, ignore_errors=True)
+                self._remove_temporary()
         return self._result
+
+    def abort(self) -> None:
+        """End a device whose start failed: an existing trace and existing images are as they were before it.
+
+        An image that requests have changed, as those of `mkfs`, is saved. New images are removed.
+
+        >>> import emmclab
+        >>> emmclab.serve("small-1gb", clock="free", nbd="auto").abort()
+        """
+        try:
+            self._live.abort()
+        finally:
+            self._remove_temporary()
+
+    @property
+    def is_recorded(self) -> bool:
+        """Whether `stop` has written the trace; a trace without requests replaces no existing file.
+
+        >>> import emmclab
+        >>> with emmclab.serve("small-1gb", clock="free", nbd="auto") as disk:
+        ...     disk.is_recorded
+        False
+        """
+        return self._live.is_recorded()
+
+    def _remove_temporary(self) -> None:
+        if self._temporary is not None:
+            shutil.rmtree(self._temporary, ignore_errors=True)
 
     def __enter__(self) -> LiveDevice:
         return self

@@ -182,7 +182,7 @@ def serve(
         import tempfile  # Imported here: only this option needs it.
 
         temporary = tempfile.mkdtemp(prefix="emmclab-")
-    served = LiveDevice(live, config, said, temporary, None if record is None else Path(record))
+    served = LiveDevice(live, config, said, temporary)
     try:
         if loop or ublk:
             if ublk:
@@ -209,7 +209,7 @@ def serve(
             served.paths.append(fspath(sdhci))
             served.qemu = qemu_command(sdhci)
     except BaseException:
-        served.stop()
+        served.abort()
         raise
     return served
 

@@ -40,7 +40,11 @@ pub(crate) struct Core {
     next: u64,
     measure: Measure,
     sums: Sums,
-    recording: Option<Recording>,
+    pub recording: Option<Recording>,
+    /// Whether the trace was written.
+    pub is_recorded: bool,
+    /// Whether a request that changes data was accepted.
+    pub is_changed: bool,
     log: Option<RunLog>,
     /// The lines of the workload, which belong into the log.
     lines: Option<WorkloadLines>,
@@ -92,6 +96,8 @@ impl Core {
             measure,
             sums: Sums::new()?,
             recording,
+            is_recorded: false,
+            is_changed: false,
             log,
             lines: None,
             naming,
@@ -121,6 +127,7 @@ impl Core {
         for request in requests.drain(..) {
             let (tag, changes) = (request.tag, request.action != emmclab_serve::Action::Read);
             let refused = self.refusal(changes).map_or(Ok(()), Err);
+            self.is_changed |= changes && refused.is_ok();
             // A discard of a part of a zone would be refused.
             let by_discard = self.stack.is_plain() && self.stack.device().zones().next().is_none();
             let taken =

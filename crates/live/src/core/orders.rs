@@ -100,8 +100,12 @@ impl Core {
     /// Clears the figures of the run.
     pub fn clear_counters(&mut self) {
         self.go_on();
-        self.measure = Measure::starting_at(self.stack.next_request());
+        let next = self.stack.next_request();
+        self.measure = Measure::starting_at(next);
         self.stack.clear_counters();
+        if let Some(Err(error)) = self.recording.as_mut().map(|recording| recording.restart(next)) {
+            self.fail(error);
+        }
     }
 
     /// Makes the layers move all data to its final place, and returns the result of the run until then. The clock must be free, and nothing
@@ -150,6 +154,9 @@ impl Core {
         if self.stack.stop().is_none() && !self.ended {
             self.stack.power_off(now, &mut Quiet)?;
         }
-        self.recording.take().map_or(Ok(()), |recording| recording.finish(&self.changes))
+        if let Some(recording) = self.recording.take() {
+            self.is_recorded = recording.finish(&self.changes)?;
+        }
+        Ok(())
     }
 }
