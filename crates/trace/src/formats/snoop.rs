@@ -167,6 +167,9 @@ struct Row<'a> {
 /// Reads the lines of such a table.
 pub(super) struct Table {
     columns: Vec<TableColumn>,
+    /// The places of the columns of processes and of the time, if the table has them.
+    process_at: Option<usize>,
+    time_at: Option<usize>,
     process: LastName,
     device: LastName,
     /// Number of midnights so far, and the previous time of day.
@@ -179,7 +182,26 @@ pub(super) struct Table {
 impl Table {
     pub fn new(columns: Vec<TableColumn>) -> Self {
         let (process, device) = (LastName::default(), LastName::default());
-        Self { columns, process, device, midnights: 0, time_of_day: 0, laid: 0 }
+        let (process_at, time_at) = (None, None);
+        let mut table = Self {
+            columns: Vec::new(),
+            process_at,
+            time_at,
+            process,
+            device,
+            midnights: 0,
+            time_of_day: 0,
+            laid: 0,
+        };
+        table.begin(columns);
+        table
+    }
+
+    /// Reads the following lines by these columns.
+    fn begin(&mut self, columns: Vec<TableColumn>) {
+        self.process_at = columns.iter().position(|column| *column == TableColumn::Process);
+        self.time_at = columns.iter().position(|column| column.is_time());
+        self.columns = columns;
     }
 
     fn has(&self, wanted: impl Fn(&TableColumn) -> bool) -> bool {
@@ -188,7 +210,7 @@ impl Table {
 
     /// Whether the time of a request is stated.
     pub fn is_timed(&self) -> bool {
-        self.has(|column| column.is_time())
+        self.time_at.is_some()
     }
 
     /// Whether the time in the queue is stated.
@@ -217,7 +239,7 @@ impl Table {
         let Some(words) = words else {
             match heading(line) {
                 Some(columns) => {
-                    self.columns = columns;
+                    self.begin(columns);
                     context.no_record();
                     context.begins_again = true;
                 }
@@ -226,7 +248,7 @@ impl Table {
             }
             return Ok(());
         };
-        let process = self.position(TableColumn::Process).map(|at| self.word(at, words.count));
+        let process = self.process_at.map(|at| self.word(at, words.count));
         let unknown = process.is_some_and(|process| words.range(process, process + 1) == b"?");
         if words.count + 1 == self.columns.len() && unknown {
             // bcc prints neither disk nor address of a request whose start it did not record.
@@ -249,14 +271,14 @@ impl Table {
 
     /// The index of the first word of column `at` in a line of `words` words.
     fn word(&self, at: usize, words: usize) -> usize {
-        let is_after_name = self.position(TableColumn::Process).is_some_and(|process| at > process);
+        let is_after_name = self.process_at.is_some_and(|process| at > process);
         if is_after_name { (words + at).saturating_sub(self.columns.len()) } else { at }
     }
 
     /// Whether a line is of the table: it has as many words as columns, only the name of a process may have none or several, and
     /// begins like a row in the column of the time, or in tables without times in those of address and length.
     fn is_row(&self, words: &Words) -> bool {
-        let fits = match self.position(TableColumn::Process) {
+        let fits = match self.process_at {
             Some(_) => words.count + 1 >= self.columns.len(),
             None => words.count == self.columns.len(),
         };
@@ -269,8 +291,7 @@ impl Table {
             let mut parts = field.rsplit(|byte| *byte == b':');
             parts.next().is_some_and(is_number) && parts.all(is_digits)
         };
-        let time = self.columns.iter().position(|column| column.is_time());
-        fits && match time {
+        fits && match self.time_at {
             Some(time) => is_time(word(time)),
             None => [TableColumn::Sector, TableColumn::Bytes].into_iter().all(|column| {
                 let field = self.position(column).map_or(&[][..], word);

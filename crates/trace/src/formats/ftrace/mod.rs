@@ -187,16 +187,22 @@ fn after_command(rest: &[u8]) -> &[u8] {
 pub(super) fn error_of(payload: &[u8]) -> i32 {
     let payload = payload.trim_ascii_end();
     let code = payload.strip_suffix(b"]").and_then(|rest| Some(&rest[memchr::memrchr(b'[', rest)? + 1..]));
-    let digits = code.map(|code| code.strip_prefix(b"-").unwrap_or(code)).unwrap_or_default();
+    let Some(code) = code.filter(|code| *code != b"0") else { return 0 };
+    let digits = code.strip_prefix(b"-").unwrap_or(code);
     let number = unsigned(digits, "error", 0).ok().and_then(|number| i32::try_from(number).ok()).unwrap_or(0);
     if (0x8000..=0xffff).contains(&number) { number - 0x1_0000 } else { -number }
 }
 
 /// The operation code of a command in brackets, as of `512 (a1 08 ...)`; `None` for `()`, without a command of a program.
 pub(super) fn packet_of(rest: &[u8]) -> Option<u8> {
-    let digits = rest.iter().position(|byte| !byte.is_ascii_digit()).unwrap_or(rest.len());
-    let command = rest[digits..].trim_ascii_start().strip_prefix(b"(")?;
-    u8::from_str_radix(std::str::from_utf8(command.get(..2)?).ok()?, 16).ok()
+    let open = rest.iter().position(|byte| !byte.is_ascii_digit() && *byte != b' ')?;
+    // Most requests have no command: `()`.
+    match &rest[open..] {
+        [b'(', high, low, ..] if *high != b')' => {
+            u8::from_str_radix(std::str::from_utf8(&[*high, *low]).ok()?, 16).ok()
+        }
+        _ => None,
+    }
 }
 
 /// The device from which I/O was remapped, at the end of `... <- (MAJOR,MINOR) SECTOR`; `None` without one.
@@ -247,14 +253,15 @@ impl Ftrace {
             Letters::Zone(command) => return Ok(self.zone(command, kind, context)),
         };
         // Request events have `bytes (command)` or `(command)` before the range.
-        let range_text = after_command(payload_of(line.payload));
+        let rest = payload_of(line.payload);
+        let range_text = after_command(rest);
         let (sector, sectors, kind) = range(&mut blank_separated(range_text), kind)?;
         let is_part =
             !line.payload.trim_ascii_end().ends_with(b"]") || context.joining && cuts_a_length(range_text);
         if is_part && context.waits_for_rest() {
             return Ok(false);
         }
-        if let Some(code) = packet_of(payload_of(line.payload)) {
+        if let Some(code) = packet_of(rest) {
             self.matcher.packet(Some(code), kind);
             context.skip();
             return Ok(true);
