@@ -45,6 +45,11 @@ NEEDS: dict[str, _Others] = {
 }
 _STATES_BEFORE = (("--used", "--precondition"),)
 _MACHINES = (("--ssh", "--adb"), ("--ssh", "--serial"))
+#: Options of `crash` on the recording, which --log names instead.
+_OF_RECORDING = (
+    *("--device", "--device2", "--layer", "--set", "--capacity"),
+    *("--fs", "--mkfs-option", "--mount-options", "--operations", "--timeout"),
+)
 #: Pairs of options that exclude each other, by command.
 EXCLUSIVE: dict[str, tuple[tuple[str, str], ...]] = {
     **dict.fromkeys(("simulate", "compare", "serve"), _STATES_BEFORE),
@@ -57,7 +62,7 @@ EXCLUSIVE: dict[str, tuple[tuple[str, str], ...]] = {
     "query": (("--study", "--trace"), ("--csv", "--json")),
     "crash": (
         *(("--against", other) for other in ("--save-log", "--save-dm-log", "--html")),
-        *(("--log", other) for other in ("--device", "--device2", "--layer")),
+        *(("--log", other) for other in _OF_RECORDING),
     ),
 }
 #: Options with which only these others have an effect, by command.
