@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+import emmclab as api
 from conftest import emmclab
 
 
@@ -64,3 +65,17 @@ def test_serve_refuses_its_options_before_the_device_is_made_ready(
     done = emmclab("serve", "small-1gb", *words, cwd=tmp_path)
     assert done.returncode == 2 and problem in done.stderr
     assert "ready" not in done.stderr
+
+
+@pytest.mark.parametrize("name", ["x" * 300, "x" * 100_000])
+def test_a_name_that_no_file_can_have_is_a_named_error(name: str) -> None:
+    device = api.Device.preset("small-1gb")
+    trace = api.read(api.bundled()[0])
+    for use in (
+        api.read,
+        api.registers,
+        api.Device.preset,
+        lambda text: device.simulate(trace, precondition=text),
+    ):
+        with pytest.raises(api.EmmclabError):
+            use(name)

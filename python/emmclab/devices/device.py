@@ -105,10 +105,11 @@ class Device:
                 f"{name} is {what}, so it describes no device", kind="config", file=name, hint=error.hint
             ) from None
 
-    def with_capacity(self, capacity: str) -> Device:
+    def with_capacity(self, capacity: str | int) -> Device:
         """Scale the device to a capacity: change the blocks of each group in a plane, in proportion.
 
-        Nothing else changes. The capacity, such as `128GB` (1 GB is 1,024 MB), becomes a part of the name.
+        Nothing else changes. The capacity, such as `128GB` (1 GB is 1,024 MB) or a number of bytes, becomes a
+        part of the name.
 
         Raises:
             ConfigError: it is not a size, or no number of blocks results in a device of this capacity.
@@ -116,7 +117,7 @@ class Device:
         >>> 64 <= Device.preset("nexus5").with_capacity("64GB").capacity_bytes / 2**30 < 65
         True
         """
-        return Device(self._config.with_capacity(capacity.strip()))
+        return Device(self._config.with_capacity(str(capacity).strip()))
 
     @property
     def capacity_bytes(self) -> int:

@@ -138,7 +138,7 @@ def _bounded(content: bytes, source: Path) -> bytes:
 
 def _held(source: Path) -> Iterator[RegisterFile] | None:
     """Return the register files of a folder or an archive; None for any other file."""
-    if source.is_dir():
+    if os.path.isdir(source):  # noqa: PTH112 - `Path.is_dir` fails for a name that is too long
         return _of_folder(source)
     return _of_archive(source) if _is_archive(source) else None
 
