@@ -91,7 +91,9 @@ impl Remote {
             Some(status) if !status.success() => {
                 // ssh reports its own failures as 255, after a message of its own.
                 let problem = match status.code() {
-                    Some(255) => "there is no connection to the recorded machine".to_owned(),
+                    Some(255) => {
+                        "there is no connection to the recorded machine (exit status 255)".to_owned()
+                    }
                     Some(code) => {
                         format!("the command to the recorded machine ended with exit status {code}")
                     }
