@@ -97,7 +97,7 @@ def test_applications_on_several_devices_say_so_as_text_and_on_their_page(tmp_pa
     assert note.removeprefix("note: ") in page.read_text()
     # A host whose file systems send no barriers has no such writes.
     devices = [Device.preset(name) for name in ("ufs31", "ufs40")]
-    runs = [run_application("facebook", device, precondition="none") for device in devices]
+    runs = [run_application("facebook", device, host="nexusone", precondition="none") for device in devices]
     assert order_note_of(runs, Provenance(devices).to_dict()) == ""
 
 

@@ -20,6 +20,8 @@ RECORDER = (
     "python/emmclab/cli/record.py",
     "python/emmclab/cli/top.py",
     "python/emmclab/cli/machine.py",
+    # Options that exclude each other.
+    "python/emmclab/cli/command.py",
 )
 #: Matches the beginning of the next message of a row.
 NEXT = re.compile(

@@ -408,7 +408,7 @@ def test_the_delay_begins_when_its_file_is_there(serve: Any, folder: Path) -> No
         (["--set", "cache.lies=flush"], "cache"),
         (["--device2", "small-1gb"], "no layer uses it"),
         (["--layer", "advil", "--set", "advil.second_device=true"], "there is no second device"),
-        (["--image2", "/tmp/x.img"], "image for each"),
+        (["--image2", "/tmp/x.img"], "no effect without --device2"),
     ],
 )
 def test_impossible_options_are_refused(folder: Path, options: list[str], said: str) -> None:

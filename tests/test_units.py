@@ -71,4 +71,5 @@ def test_flags_that_a_format_cannot_record_are_not_zero(trace: Path) -> None:
     assert flags["packed"]["pct"] == 0
     assert flags["sync"]["pct"] is None and flags["flush"]["requests"] is None
     recorded = {row["flag"]: row for row in package.profile(package.bundled()[3]).figure("flags")}
-    assert all(row["pct"] is not None for row in recorded.values())
+    # The recorder of Linux sees no packed commands.
+    assert [name for name, row in recorded.items() if row["pct"] is None] == ["packed"]

@@ -298,7 +298,7 @@ def _headings(results: Sequence[Result]) -> list[str]:
 
 def work_fields(results: Sequence[Result]) -> list[ResultField]:
     """Return the columns for work and wear: programs if runs differ in layers, else use of space."""
-    wear = (field for field in _OF_WEAR if any(run.shown(field.path) is not None for run in results))
+    wear = (field for field in _OF_WEAR if any(run.shown(field.path) for run in results))
     return [*(_OF_LAYERS if _by_layers(results) else _OF_SPACE), *wear]
 
 
