@@ -227,7 +227,7 @@ impl LiveDevice {
         self.end_clock();
         let mut core = self.shared.core();
         core.recording = None;
-        let keep = core.is_changed && self.found.image;
+        let keep = core.changing_requests > 0 && self.found.image;
         drop(core);
         let ended = self.end(keep);
         if !keep {

@@ -206,7 +206,7 @@ impl PyLive {
                         return;
                     }
                     if count > 2 {
-                        text.push_str(&format!(" ({count} such connections so far)"));
+                        text = format!("{text} ({count} such connections so far)");
                     }
                 }
                 news.lock().unwrap_or_else(PoisonError::into_inner).push(text);

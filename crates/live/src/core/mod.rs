@@ -43,8 +43,8 @@ pub(crate) struct Core {
     pub recording: Option<Recording>,
     /// Whether the trace was written.
     pub is_recorded: bool,
-    /// Whether a request that changes data was accepted.
-    pub is_changed: bool,
+    /// Number of accepted requests that change data.
+    pub changing_requests: u64,
     log: Option<RunLog>,
     /// The lines of the workload, which belong into the log.
     lines: Option<WorkloadLines>,
@@ -97,7 +97,7 @@ impl Core {
             sums: Sums::new()?,
             recording,
             is_recorded: false,
-            is_changed: false,
+            changing_requests: 0,
             log,
             lines: None,
             naming,
@@ -127,7 +127,7 @@ impl Core {
         for request in requests.drain(..) {
             let (tag, changes) = (request.tag, request.action != emmclab_serve::Action::Read);
             let refused = self.refusal(changes).map_or(Ok(()), Err);
-            self.is_changed |= changes && refused.is_ok();
+            self.changing_requests += u64::from(changes && refused.is_ok());
             // A discard of a part of a zone would be refused.
             let by_discard = self.stack.is_plain() && self.stack.device().zones().next().is_none();
             let taken =
