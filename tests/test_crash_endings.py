@@ -18,14 +18,15 @@ from emmclab.errors import EmmclabError
 
 
 def ended(crash: Runs, number: int, *, worker: bool, jobs: str) -> None:
-    """Start an exploration that mounts states; end it, or one of its workers, while a state is mounted."""
+    """Start an exploration that mounts states; end it, or a worker, while each worker has one mounted."""
     log = str(crash.folder / "run.log")
     arguments = ["--log", log, "--check", "files", "--cuts", "1000", "--jobs", jobs, "--recovery", "mount"]
     # Every state is mounted, so that the exploration takes long enough.
     arguments.append("--no-prune")
     process = crash.begin(*arguments)
     mounts, end = Path("/proc/mounts"), time.monotonic() + PATIENCE_S
-    while str(crash.folder) not in mounts.read_text():
+    # Before the workers start, the parent mounts the states of the controls, one at a time.
+    while sum(str(crash.folder) in line for line in mounts.read_text().splitlines()) < int(jobs):
         assert process.poll() is None and time.monotonic() < end
     target = process.pid
     if worker:
