@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -76,16 +77,12 @@ def test_a_full_disk_is_a_named_error_that_leaves_no_part_of_a_file(
         "FOLDER": folder,
         "SOCKET": tmp_path / "n.sock",
     }
-    words = [word.strip("'") for word in line.split(" ")]
-    if "'select" in line:
-        before, sql, after = line.split("'")
-        words = [*before.split(), sql, *after.split()]
     words = [
         next(
             (str(place) + word.removeprefix(name) for name, place in places.items() if word.startswith(name)),
             word,
         )
-        for word in words
+        for word in shlex.split(line)
     ]
     done = emmclab(*words)
     assert done.returncode == 1, (done.stdout, done.stderr)
