@@ -17,15 +17,18 @@ from emmclab.crash.explore import Options, explore, open_run
 from emmclab.errors import EmmclabError
 
 
-def ended(crash: Runs, number: int, *, worker: bool, jobs: str) -> None:
-    """Start an exploration that mounts states; end it, or a worker, while each worker has one mounted."""
+def ended(crash: Runs, number: int, *, worker: bool, jobs: str, group: bool = False) -> None:
+    """Start an exploration that mounts states; end it, or a worker, while each worker has one mounted.
+
+    With `group`, all its processes are ended at once.
+    """
     log = str(crash.folder / "run.log")
     arguments = ["--log", log, "--check", "files", "--cuts", "1000", "--jobs", jobs, "--recovery", "mount"]
     # Every state is mounted, so that the exploration takes long enough.
     arguments.append("--no-prune")
     process = crash.begin(*arguments)
     mounts, end = Path("/proc/mounts"), time.monotonic() + PATIENCE_S
-    # Before the workers start, the parent mounts the states of the controls, one at a time.
+    # Before that, another process mounts the states of the controls, one at a time.
     while sum(str(crash.folder) in line for line in mounts.read_text().splitlines()) < int(jobs):
         assert process.poll() is None and time.monotonic() < end
     target = process.pid
@@ -37,7 +40,22 @@ def ended(crash: Runs, number: int, *, worker: bool, jobs: str) -> None:
             for pid in Path("/proc").glob("[0-9]*")
             if any(_points_to(link, folder) for link in pid.glob("fd/*"))
         )
-    os.kill(target, number)
+    (os.killpg if group else os.kill)(target, number)
+    process.communicate(timeout=PATIENCE_S)
+
+
+def ended_in_the_controls(crash: Runs, log: str, jobs: str) -> None:
+    """Kill an exploration whose check hangs on the mounted disk of a control."""
+    begun = crash.folder / "begun"
+    # The check is a program that a shell started, as that of a script is.
+    check = f"touch {begun}; sleep {2 * PATIENCE_S}; true"
+    process = crash.begin("--log", log, "--check", check, "--jobs", jobs)
+    end = time.monotonic() + PATIENCE_S
+    while not begun.exists():
+        assert process.poll() is None and time.monotonic() < end
+        time.sleep(0.01)
+    assert str(crash.folder) in Path("/proc/mounts").read_text()
+    process.kill()
     process.communicate(timeout=PATIENCE_S)
 
 
@@ -54,9 +72,10 @@ def _points_to(link: Path, folder: Path) -> bool:
         (signal.SIGTERM, False, "1"),
         (signal.SIGTERM, False, "2"),
         (signal.SIGTERM, True, "2"),
+        (signal.SIGKILL, False, "1"),
         (signal.SIGKILL, False, "2"),
     ],
-    ids=["term-alone", "term-parent", "term-worker", "kill-parent"],
+    ids=["term-alone", "term-parent", "term-worker", "kill-alone", "kill-parent"],
 )
 def test_an_exploration_that_is_ended_leaves_no_mount_and_no_folder(
     crash: Runs, number: int, worker: bool, jobs: str
@@ -71,10 +90,24 @@ def test_an_exploration_that_is_ended_leaves_no_mount_and_no_folder(
     nothing_left(crash.folder)
 
 
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_a_command_that_is_killed_during_its_controls_leaves_no_mount_and_no_loop_device(
+    crash: Runs, jobs: str
+) -> None:
+    log = str(crash.folder / "run.log")
+    crash(*DEVICE, "--workload", "files", "--operations", "5", "--cuts", "2", "--save-log", log)
+    ended_in_the_controls(crash, log, jobs)
+    end = time.monotonic() + PATIENCE_S
+    while left(crash.folder) and time.monotonic() < end:
+        time.sleep(0.05)
+    nothing_left(crash.folder)
+
+
 def test_what_a_killed_exploration_left_is_gone_after_the_next_one(crash: Runs) -> None:
     log = str(crash.folder / "run.log")
     crash(*DEVICE, "--workload", "files", "--operations", "60", "--cuts", "2", "--save-log", log)
-    ended(crash, signal.SIGKILL, worker=False, jobs="1")
+    # The workers are killed with it, as by a lack of memory, so that none of them unmounts.
+    ended(crash, signal.SIGKILL, worker=False, jobs="1", group=True)
     assert left(crash.folder)
     crash("--log", log, "--check", "files", "--cuts", "2")
     nothing_left(crash.folder)

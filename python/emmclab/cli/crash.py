@@ -380,13 +380,14 @@ def _copy_dm(kept: Kept, path: Path) -> None:
 
 def _shown_again(kept: Kept, options: Options, save_image: Path | None) -> Exploration:
     """Repeat exactly one state, that of --again."""
-    from emmclab.crash.explore import explore, open_run
+    from emmclab.crash.explore import open_run
+    from emmclab.crash.work import explore_in_parallel
 
-    run, _ = open_run(str(kept.log), base=kept.base)
     controls = kept.controls(options)
-    found = explore(run, options)
+    found = explore_in_parallel(str(kept.log), options, base=kept.base)
     found.controls = controls
     if save_image is not None:
+        run, _ = open_run(str(kept.log), base=kept.base)
         explorer = _core.Explorer(run, options.core())
         if explorer.next_state() is not None:
             explorer.write_image(str(save_image))

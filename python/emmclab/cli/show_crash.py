@@ -90,7 +90,7 @@ def _show_one(console: Console, tried: Tried, options: Options) -> None:
 
 def _show_controls(console: Console, found: Exploration, outcome: Verdict) -> None:
     if found.controls is not None:
-        _put(console, found.controls.said())
+        _put(console, found.controls.sentence())
     for doubt in outcome.doubts if found.findings() else ():
         _put(console, f"caution: {doubt}", "yellow")
 

@@ -20,16 +20,14 @@ from emmclab.crash.generated import CHECK
 from emmclab.crash.grounds import command_of
 from emmclab.crash.guest.states import GuestMounts, guest_of
 from emmclab.crash.json_types import ControlFields, State
-from emmclab.crash.judging import Judge, lines_of
-from emmclab.crash.recording import MOUNTED, WRITTEN_BACK
+from emmclab.crash.judging import EVERYTHING, Judge, check_error, lines_of, workload_begin
+from emmclab.crash.recording import WRITTEN_BACK
 from emmclab.errors import ConfigError
 
-#: The number among the states of `boundary` of the one with everything that was sent.
-_EVERYTHING = 1
 #: Maximum number of beginnings of the acknowledgements with which the empty disk is judged: a workload may
 #: remove in the end what it wrote.
 _MOST_BEGINNINGS = 8
-#: Maximum length of what a check said in the line on the controls.
+#: Maximum length of what a check printed in the line on the controls.
 _LONGEST = 120
 
 
@@ -39,7 +37,7 @@ class Control:
 
     Attributes:
         held: whether it had the outcome that it must have; `None` if it could not be tried.
-        detail: what the check said, or the reason why it could not be tried.
+        detail: what the check printed, or the reason why it could not be tried.
     """
 
     held: bool | None
@@ -66,50 +64,50 @@ class Controls:
 
     def doubts(self) -> list[str]:
         """Return why the check proves nothing, or not all; empty if it could have failed."""
-        said = []
+        doubts = []
         if not self.lines:
-            said.append("the workload acknowledged nothing: it printed no complete line")
+            doubts.append("the workload acknowledged nothing: it printed no complete line")
         elif self.understood is not None and self.understood < self.lines:
-            said.append(
+            doubts.append(
                 f"the check understands only {self.understood:,} of {self.lines:,} lines of the workload; "
                 f"the first other one is `{self.foreign}`"
             )
         if self.whole.held is False:
-            said.append(
+            doubts.append(
                 f"the check fails on the disk at the end, with everything written: {self.whole.detail}"
             )
         elif self.whole.held is None:
-            said.append(self.whole.detail)
+            doubts.append(self.whole.detail)
         if self.lines and self.before.held is False:
-            said.append(
+            doubts.append(
                 f"the check passes on the disk from before the workload, with all {self.lines:,} lines "
                 "acknowledged: it would not notice if all were lost"
             )
         elif self.before.held is None:
-            said.append(self.before.detail)
-        return said
+            doubts.append(self.before.detail)
+        return doubts
 
-    def said(self) -> str:
+    def sentence(self) -> str:
         """Return what the controls showed, as a sentence."""
-        told = {True: "passes", False: "fails", None: "was not tried"}[self.whole.held]
-        missed = {True: "fails", False: "passes", None: "was not tried"}[self.before.held]
+        whole = {True: "passes", False: "fails", None: "was not tried"}[self.whole.held]
+        before = {True: "fails", False: "passes", None: "was not tried"}[self.before.held]
         detail = self.before.detail if self.before.held else ""
         reason = f" ({shorten(detail, _LONGEST, placeholder=' ...')})" if detail else ""
         counted = (
             "" if self.understood is None else f"understands {self.understood:,} of {self.lines:,} lines, "
         )
         return (
-            f"controls: the check {counted}{told} on the disk with everything written, "
-            f"{missed} on the disk from before the workload{reason}"
+            f"controls: the check {counted}{whole} on the disk with everything written, "
+            f"{before} on the disk from before the workload{reason}"
         )
 
     def as_json(self) -> ControlFields:
         """Return the controls as a dictionary of JSON values."""
-        return cast("ControlFields", {"text": self.said(), **asdict(self)})
+        return cast("ControlFields", {"text": self.sentence(), **asdict(self)})
 
 
-def tried(run: _core.CrashRun, options: Options, *, is_included: bool) -> Controls | None:
-    """Judge the disk before the workload, and try the controls; `None` without a check.
+def judge_controls(run: _core.CrashRun, options: Options, *, is_included: bool) -> Controls | None:
+    """Judge the disk before the workload, and the controls; `None` without a check.
 
     `is_included`: the workload comes with emmclab, or is not known, so that what it acknowledges is right.
 
@@ -117,7 +115,7 @@ def tried(run: _core.CrashRun, options: Options, *, is_included: bool) -> Contro
         ConfigError: the disk is damaged before the workload; the check cannot run, understands no line of the
             workload, or fails although everything is written.
     """
-    begin = max(0, run.after_mark(MOUNTED) - 1)
+    begin = workload_begin(run)
     end = json.loads(run.facts())["moments"] - 1
     alone = replace(options, states="boundary", share=(0, 1), prune=False, recovery_cuts=0)
     with guest_of(options.guest, _core.Explorer(run, alone.core()).host_bytes()) as guest:
@@ -151,7 +149,7 @@ class _State:
 
 @contextmanager
 def _at(cut: int, run: _core.CrashRun, options: Options, guest: GuestMounts | None) -> Iterator[_State]:
-    explorer = _core.Explorer(run, replace(options, only=(cut, _EVERYTHING)).core())
+    explorer = _core.Explorer(run, replace(options, only=(cut, EVERYTHING)).core())
     state: State = json.loads(str(explorer.next_state()))
     with judge_of(explorer, run, options, guest) as judge:
         yield _State(judge, state)
@@ -191,11 +189,9 @@ def _whole(last: _State, *, may_blame: bool, is_written_back: bool) -> Control:
     if not is_written_back:
         return Control(False, f"{lost.detail} (the log may end before everything was written back)")
     if may_blame:
-        raise ConfigError(
+        raise check_error(
             f"the check fails on the disk that the workload left, without a power cut: {lost.detail}",
-            kind="config",
-            field="check",
-            hint="correct the check, or the workload if it acknowledges what it has not written; the check "
+            "correct the check, or the workload if it acknowledges what it has not written; the check "
             "runs in the folder of the disk, and EMMCLAB_ACKNOWLEDGED names the file with the lines",
         )
     return Control(held=False, detail=lost.detail)
@@ -206,11 +202,9 @@ def _before(first: _State, lines: int) -> Control:
     if lost is not None and not lost.by_check:
         return _not_recovered("before the workload", lost)
     if lost is not None:
-        raise ConfigError(
+        raise check_error(
             f"the check fails on the disk from before the workload, with nothing acknowledged: {lost.detail}",
-            kind="config",
-            field="check",
-            hint='let it pass as long as nothing is acknowledged: `[ -s "$EMMCLAB_ACKNOWLEDGED" ] || exit 0`',
+            'let it pass as long as nothing is acknowledged: `[ -s "$EMMCLAB_ACKNOWLEDGED" ] || exit 0`',
         )
     beginnings = [lines * part // _MOST_BEGINNINGS for part in range(_MOST_BEGINNINGS, 0, -1)]
     for count in dict.fromkeys(beginnings):
@@ -226,19 +220,17 @@ def _understood(run: _core.CrashRun, check: str) -> tuple[int, int | None, str]:
     Raises:
         ConfigError: it understands none.
     """
-    told = lines_of(run, check)
-    lines, understood = told.printed, len(told.lines)
+    workload = lines_of(run, check)
+    lines, understood = workload.printed, len(workload.lines)
     if command_of(check) is not None:
         return lines, None, ""
-    # Programs are told in steps: a line that is not understood changes what the next ones mean.
+    # Programs are acknowledged in steps: a line that is not understood changes what the next ones mean.
     if understood < lines and (not understood or check == CHECK):
         count = f"only {understood:,}" if understood else "none"
-        raise ConfigError(
+        raise check_error(
             f"the check `{check}` understands {count} of the {lines:,} lines that the workload printed; the "
-            f"first {'other one' if understood else 'one'} is `{told.foreign}`",
-            kind="config",
-            field="check",
-            hint=f"it reads {told.form}; let the workload print these lines, or give a check of your own: a "
+            f"first {'other one' if understood else 'one'} is `{workload.foreign}`",
+            f"it reads {workload.form}; let the workload print these lines, or give a check of your own: a "
             "shell command",
         )
-    return lines, understood, told.foreign
+    return lines, understood, workload.foreign

@@ -44,6 +44,8 @@ _PATH = re.compile(r"[\w.+/-]+")
 _NOT_RUN = (126, 127)
 #: What the shell adds to the number of the signal that killed its command.
 _BY_SIGNAL = 128
+#: The number among the states of `boundary` of the one with everything that was sent before the cut.
+EVERYTHING = 1
 #: Bits of the exit status of e2fsck: it mended everything (the second one asks for a reboot), or did not.
 _MENDED, _UNMENDED = 1 | 2, 4
 
@@ -102,13 +104,16 @@ def require(check: str | None, recovery: str, guest: str | None = None) -> None:
         )
 
 
+def check_error(problem: str, hint: str) -> ConfigError:
+    """Return the error for a check that cannot judge this workload or this disk."""
+    return ConfigError(problem, kind="config", field="check", hint=hint)
+
+
 def _require_guest(command: str | None, recovery: str, guest: str) -> None:
     if command is not None:
-        raise ConfigError(
+        raise check_error(
             f"`{command}` runs on this machine, but only the guest mounts the disk",
-            kind="config",
-            field="check",
-            hint="use sqlite, files, append-log or programs; or leave out --guest",
+            "use sqlite, files, append-log or programs; or leave out --guest",
         )
     if recovery != "mount":
         raise ConfigError(
@@ -136,12 +141,7 @@ def _require_program(command: str) -> None:
     else:
         is_there = not hint
     if not is_there:
-        raise ConfigError(
-            f"`{command}` is neither a check nor a program that can be executed",
-            kind="config",
-            field="check",
-            hint=hint,
-        )
+        raise check_error(f"`{command}` is neither a check nor a program that can be executed", hint)
 
 
 class Judge:
@@ -177,7 +177,7 @@ class Judge:
             self._command = ["/bin/sh", "-c", command]
         elif check is not None:
             self._check = check_for(check, garbles=tear == "inside")
-        self._run, self._told = run, lines_of(run, check)
+        self._run, self._workload_lines = run, lines_of(run, check)
         self._acknowledged: Sequence[str] = ()
         self._mounts = ByMount(explorer, prune=prune and recovery == "mount", guest=guest)
         self._end = ExitStack()
@@ -224,9 +224,9 @@ class Judge:
         if state["problem"] is not None:
             return Lost(**state["problem"])
         # The states of a cut share these lines, because a recording may have hundreds of thousands.
-        understood = self._told.understood[state["acknowledged"]]
+        understood = self._workload_lines.understood[state["acknowledged"]]
         if len(self._acknowledged) != understood:
-            self._acknowledged = self._told.lines[:understood]
+            self._acknowledged = self._workload_lines.lines[:understood]
         lines = self._acknowledged
         lost = self._in_process(lines) if self._recovery == "process" else None
         if lost is None and (self._recovery != "process" or self._command is not None):
@@ -292,8 +292,8 @@ class Judge:
         recover.
         """
         if self._recovery == "mount":
-            found = self._mounts.outcome(self._asked(lines), lambda files: self._look(files, lines))
-            return self._checked(found, lines) if isinstance(found, Taken) else found
+            outcome = self._mounts.outcome(self._asked(lines), lambda files: self._look(files, lines))
+            return self._checked(outcome, lines) if isinstance(outcome, Taken) else outcome
         lost = self._of_image(lines, replayed=self._recovery == "process")
         if lost is None or self._recovery != "e2fsck":
             return lost
@@ -315,8 +315,8 @@ class Judge:
                 return lost
             if self._command is None:
                 return self._checked(Image(image), lines)
-        found = self._mounts.of_image(lambda files: self._look(files, lines))
-        return found if isinstance(found, Lost) else None
+        outcome = self._mounts.of_image(lambda files: self._look(files, lines))
+        return outcome if isinstance(outcome, Lost) else None
 
     def _asked(self, lines: Sequence[str]) -> str:
         """Return what `_look` also depends on: the lines for a command, or the files of a check."""
@@ -340,47 +340,43 @@ class Judge:
         Raises:
             ConfigError: it cannot run, or a signal kills it.
         """
-        told = self._mounts.image.with_name("acknowledged")
-        told.write_text("".join(f"{line}\n" for line in lines))
+        acknowledged = self._mounts.image.with_name("acknowledged")
+        acknowledged.write_text("".join(f"{line}\n" for line in lines))
         try:
             done = run_tool(
-                self._command or [], _PATIENCE_S, cwd=folder, more={"EMMCLAB_ACKNOWLEDGED": str(told)}
+                self._command or [], _PATIENCE_S, cwd=folder, more={"EMMCLAB_ACKNOWLEDGED": str(acknowledged)}
             )
         except subprocess.TimeoutExpired:
-            said = f"the check did not end within {_PATIENCE_S:g} s"
-            return Lost(CHECK, "application", said, by_check=True)
+            detail = f"the check did not end within {_PATIENCE_S:g} s"
+            return Lost(CHECK, "application", detail, by_check=True)
         if done.returncode == 0:
             return None
         _require_run(self._command[-1] if self._command else "", done)
-        said = _last_line(done.stdout) or _last_line(done.stderr) or f"exit status {done.returncode}"
-        return Lost(CHECK, "application", said, by_check=True)
+        detail = _last_line(done.stdout) or _last_line(done.stderr) or f"exit status {done.returncode}"
+        return Lost(CHECK, "application", detail, by_check=True)
 
 
 def _require_run(command: str, done: subprocess.CompletedProcess[str]) -> None:
     """Reject a check that did not run to its end."""
     number = -done.returncode if done.returncode < 0 else done.returncode - _BY_SIGNAL
     if done.returncode in _NOT_RUN:
-        said = _last_line(done.stderr) or f"exit status {done.returncode}"
-        raise ConfigError(
-            f"the check `{command}` cannot run: {said}",
-            kind="config",
-            field="check",
-            hint=whole_path(next(iter(command.split()), ""))
+        reason = _last_line(done.stderr) or f"exit status {done.returncode}"
+        raise check_error(
+            f"the check `{command}` cannot run: {reason}",
+            whole_path(next(iter(command.split()), ""))
             or "it runs in the folder of the disk: name each program by its whole path, and make it "
             "executable",
         )
     if number in {*signal.Signals}:
-        raise ConfigError(
+        raise check_error(
             f"the check `{command}` was killed by {signal.Signals(number).name}",
-            kind="config",
-            field="check",
-            hint="a check tells a loss by its exit status; if a program in it ends so on damaged data, write "
+            "a check tells a loss by its exit status; if a program in it ends so on damaged data, write "
             f"--check {shlex.quote(f'({command}) || exit 1')}",
         )
 
 
 @dataclass(frozen=True)
-class Told:
+class WorkloadLines:
     """The lines of a workload that a check understands; all of them if it is a command.
 
     Attributes:
@@ -399,26 +395,30 @@ class Told:
 
 
 @lru_cache(maxsize=2)
-def lines_of(run: _core.CrashRun, check: str | None) -> Told:
+def lines_of(run: _core.CrashRun, check: str | None) -> WorkloadLines:
     """Return the lines that a run acknowledged and a check understands; all judges of a run share them."""
     every = run.acknowledgements()
     printed = sum(line not in MARKS for line in every)
     if check is None or command_of(check) is not None:
-        return Told(every, printed, range(len(every) + 1))
+        return WorkloadLines(every, printed, range(len(every) + 1))
     known = check_for(check)
     reads = known.reader()
     is_read = [reads(line) for line in every]
     lines = [line for line, read in zip(every, is_read, strict=True) if read]
     foreign = (line for line, read in zip(every, is_read, strict=True) if not read and line not in MARKS)
-    return Told(lines, printed, [0, *accumulate(is_read)], next(foreign, ""), known.form)
+    return WorkloadLines(lines, printed, [0, *accumulate(is_read)], next(foreign, ""), known.form)
+
+
+def workload_begin(run: _core.CrashRun) -> int:
+    """Return the last moment before the workload, at which its file system is made and mounted."""
+    return max(0, run.after_mark(MOUNTED) - 1)
 
 
 @lru_cache(maxsize=1)
 def _is_ext4(run: _core.CrashRun) -> bool:
     """Return whether the disk before the workload is an ext4."""
-    begin = max(0, run.after_mark(MOUNTED) - 1)
     options = {"cuts": 1, "states": "boundary", "seed": 1, "tear": "none", "from_mark": None}
-    explorer = _core.Explorer(run, {**options, "only": (begin, 1), "share": (0, 1)})
+    explorer = _core.Explorer(run, {**options, "only": (workload_begin(run), EVERYTHING), "share": (0, 1)})
     if explorer.next_state() is None:
         return False
     try:
@@ -442,25 +442,25 @@ def _fsck(image: Path) -> Lost | None:
     if done.returncode & ~_MENDED == 0:
         return None
     promise = "consistent" if done.returncode & _UNMENDED else "mountable"
-    said = fault_of(done.stdout + done.stderr).replace(str(image), "the disk").removeprefix("e2fsck: ")
-    return Lost(promise, "filesystem", f"e2fsck: {said}")
+    fault = fault_of(done.stdout + done.stderr).replace(str(image), "the disk").removeprefix("e2fsck: ")
+    return Lost(promise, "filesystem", f"e2fsck: {fault}")
 
 
-def fault_of(said: str) -> str:
+def fault_of(output: str) -> str:
     r"""Return the error that ends `e2fsck -p`.
 
     >>> fault_of("a.img: recovering journal\na.img: Inode 12 is bad.\n\na.img: UNEXPECTED INCONSISTENCY; RUN")
     'a.img: Inode 12 is bad.'
     """
-    lines = [line.strip() for line in said.partition("UNEXPECTED INCONSISTENCY")[0].splitlines()]
-    return next((line for line in reversed(lines) if line and not line.endswith(":")), _last_line(said))
+    lines = [line.strip() for line in output.partition("UNEXPECTED INCONSISTENCY")[0].splitlines()]
+    return next((line for line in reversed(lines) if line and not line.endswith(":")), _last_line(output))
 
 
 @cache
 def _fault_of_e2fsck() -> str:
     """Return why a loss is the fault of e2fsck, with its version."""
-    said = run_tool(["e2fsck", "-V"], _PATIENCE_S)
-    version = " ".join((said.stdout + said.stderr).split()[:2])
+    done = run_tool(["e2fsck", "-V"], _PATIENCE_S)
+    version = " ".join((done.stdout + done.stderr).split()[:2])
     return (
         f"{version} recovers the journal of this state wrongly, the file system is not at fault: with the "
         "journal replayed by emmclab, as by Linux, e2fsck and the check find nothing"

@@ -106,10 +106,12 @@ def unmount_below(folder: Path) -> None:
 def ended_by_sigterm() -> Iterator[None]:
     """Make SIGTERM end a worker process cleanly, so that its folders and mounts are removed.
 
-    Does nothing in the process that was started by the user, which ends in order anyway, and outside of the
-    main thread.
+    Does nothing in the process that was started by the user, which ends in order anyway, outside of the main
+    thread, and within another use.
     """
-    if multiprocessing.parent_process() is None or threading.current_thread() is not threading.main_thread():
+    is_worker = multiprocessing.parent_process() is not None
+    is_main = threading.current_thread() is threading.main_thread()
+    if not is_worker or not is_main or signal.getsignal(signal.SIGTERM) is _end:
         yield
         return
     before = signal.signal(signal.SIGTERM, _end)

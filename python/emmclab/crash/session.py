@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from emmclab import _core
-from emmclab.crash.controls import Controls, tried
+from emmclab.crash.controls import Controls
 from emmclab.crash.explore import Exploration, Options, open_run
 from emmclab.crash.grounds import Grounds, command_of, contents_of, digest, grounds
 from emmclab.crash.json_types import Facts, Made
 from emmclab.crash.recording import Workload, record_run
 from emmclab.crash.timeline import DM_WRITER
-from emmclab.crash.work import explore_in_parallel
+from emmclab.crash.work import controls_of, explore_in_parallel
 from emmclab.devices.device import Device
 from emmclab.devices.layers import Setting
 from emmclab.errors import ConfigError, EmmclabError, InputError
@@ -120,13 +120,13 @@ class Kept:
         return found
 
     def controls(self, options: Options) -> Controls | None:
-        """Try the controls of an exploration of the log; `None` without a check.
+        """Judge the controls of an exploration of the log; `None` without a check.
 
         Raises:
             ConfigError: the disk is damaged before the workload, or the check and the workload do not fit.
         """
-        run, _ = open_run(str(self.log), base=self.base)
-        return tried(run, options, is_included=not self.made.get("workload", {}).get("command"))
+        is_included = not self.made.get("workload", {}).get("command")
+        return controls_of(str(self.log), options, base=self.base, is_included=is_included)
 
 
 def open_whole(log: Path, base: str | None) -> tuple[_core.CrashRun, Facts]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -20,21 +21,30 @@ def run_tool(
 ) -> subprocess.CompletedProcess[str]:
     """Run a program without input, with `more` in its environment, and return what it printed.
 
+    If it does not end, or this process is to end, it is killed together with the programs that it started,
+    because the disk in whose folder they run would stay mounted.
+
     Raises:
         subprocess.TimeoutExpired: it takes longer than `patience_s` seconds.
         OSError: it cannot be started.
     """
-    return subprocess.run(
+    with subprocess.Popen(
         command,
         cwd=cwd,
         env=os.environ | TOOLS_PATH | dict(more or {}),
         stdin=subprocess.DEVNULL,
-        capture_output=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
         errors="replace",
-        timeout=patience_s,
-        check=False,
-    )
+        start_new_session=True,
+    ) as process:
+        try:
+            stdout, stderr = process.communicate(timeout=patience_s)
+        except BaseException:
+            os.killpg(process.pid, signal.SIGKILL)
+            raise
+    return subprocess.CompletedProcess(command, process.returncode, stdout, stderr)
 
 
 def whole_path(program: str) -> str:

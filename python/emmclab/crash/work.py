@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import multiprocessing
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, astuple, dataclass, replace
@@ -11,8 +12,10 @@ from pathlib import Path
 from typing import Any, TypedDict, cast
 
 from emmclab import _core
+from emmclab.crash.controls import Controls, judge_controls
 from emmclab.crash.explore import Exploration, Options, explore, open_run
 from emmclab.crash.finding import CutTally, Finding
+from emmclab.crash.grounds import command_of
 from emmclab.crash.json_types import Covered
 from emmclab.crash.scratch import ended_by_sigterm, remove_left
 from emmclab.errors import EmmclabError
@@ -32,6 +35,16 @@ class Share:
     base: str | None
     options: Options
     kept: str | None
+
+
+@dataclass(frozen=True)
+class ControlsTask:
+    """The controls of an exploration of a log; the fields are those of `controls_of`."""
+
+    log: str
+    base: str | None
+    options: Options
+    is_included: bool
 
 
 class ExplorationFields(TypedDict):
@@ -127,6 +140,52 @@ def _run_share(share: Share) -> Exploration:
     return found
 
 
+def executor_for(options: Options, jobs: int) -> Executor:
+    """Return an executor for judging states with several processes, or with one.
+
+    States are mounted only in worker processes, which unmount them when their parent is killed.
+    """
+    is_mounted = options.recovery == "mount" or command_of(options.check) is not None
+    is_worker = multiprocessing.parent_process() is not None
+    return Serial() if jobs == 1 and (is_worker or not is_mounted) else Pool(jobs)
+
+
+def run_controls(task: ControlsTask) -> Controls | None:
+    """Judge controls, in a process that unmounts what it has mounted when it is ended."""
+    with ended_by_sigterm():
+        run, _ = open_run(task.log, base=task.base)
+        return judge_controls(run, task.options, is_included=task.is_included)
+
+
+def controls_of(log: str, options: Options, *, base: str | None, is_included: bool) -> Controls | None:
+    """Judge the controls of an exploration of a log; `None` without a check.
+
+    Args:
+        log: the crash log.
+        options: options of the exploration.
+        base: content of the device before a log of dm-log-writes started.
+        is_included: as in `judge_controls`.
+
+    Raises:
+        ConfigError: as `judge_controls`.
+        EmmclabError: the process that judged them crashed.
+    """
+    remove_left()
+    task = ControlsTask(log, base, options, is_included)
+    ((_, controls),) = executor_for(options, 1).run(run_controls, each([task]))
+    if isinstance(controls, Crash):
+        raise _crashed("judged the controls", controls)
+    return controls
+
+
+def _crashed(work: str, crash: Crash) -> EmmclabError:
+    return EmmclabError(
+        f"a process that {work} crashed: {crash.reason}",
+        kind="failed",
+        hint="run the same command again, which continues from the stored results",
+    )
+
+
 def explore_in_parallel(
     log: str,
     options: Options,
@@ -167,18 +226,13 @@ def explore_in_parallel(
                 path.unlink(missing_ok=True)
             kept = str(path)
         tasks.append(Share(log, base, part, kept))
-    executor: Executor = Serial() if jobs == 1 else Pool(jobs)
+    executor = executor_for(options, jobs)
     every = Exploration(finished=True)
     _report(tasks, told)
     with repeated(_KEEP_S, lambda: _report(tasks, told)):
         for _, found in executor.run(run_share, each(tasks)):
             if isinstance(found, Crash):
-                raise EmmclabError(
-                    f"a process that explored the log crashed: {found.reason}",
-                    kind="failed",
-                    hint="run the same command again, which continues from the stored results; --jobs 1 "
-                    "starts no other process",
-                )
+                raise _crashed("explored the log", found)
             every.merge(found)
     told(every)
     return every

@@ -98,7 +98,8 @@ class PowerCuts(GridKind):
         logs = None if work.images is None else work.images.logs
         chosen = msgspec.convert(work.options, CutOptions)
         software = cast("Software", {name: work.options[name] for name in _SOFTWARE if name in work.options})
-        found = run_cuts(work.input.source, work.device(), chosen, work.input.seed, logs, **software)
+        with ended_by_sigterm():
+            found = run_cuts(work.input.source, work.device(), chosen, work.input.seed, logs, **software)
         result: Mapping[str, object] = msgspec.to_builtins(found)
         return result
 
@@ -131,7 +132,7 @@ def run_cuts(
         EmmclabError: the workload failed, or the states cannot be recovered as requested.
     """
     if logs is None:
-        with ended_by_sigterm(), scratch() as folder:
+        with scratch() as folder:
             return run_cuts(
                 *(workload, device, options, seed, folder),
                 layers=layers,
