@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -123,8 +124,9 @@ def _found(**changed: Any) -> Exploration:
     ("found", "status", "doubt"),
     [
         (_found(), 0, ""),
-        (_found(understood=None), None, ""),
+        (_found(understood=None), 0, ""),
         (_found(), 3, "exit status 3"),
+        (_found(), None, "was ended after 7 s (--timeout)"),
         (_found(lines=0, understood=0), 0, "acknowledged nothing"),
         (_found(understood=1, foreign="hello"), 0, "only 1 of 2 lines"),
         (_found(whole=Control(held=False, detail="f is lost")), 0, "everything written: f is lost"),
@@ -137,11 +139,13 @@ def _found(**changed: Any) -> Exploration:
 def test_no_verdict_is_green_if_the_check_could_not_have_failed(
     tmp_path: Path, found: Exploration, status: int | None, doubt: str
 ) -> None:
-    kept = Kept(tmp_path, tmp_path, None, "", {"truncated": False}, {"status": status})  # type: ignore[typeddict-item]
+    made = {"status": status, "workload": {"timeout_s": 7.0}}
+    kept = Kept(tmp_path, tmp_path, None, "", {"truncated": False}, made)  # type: ignore[typeddict-item,arg-type]
     said = verdict(kept, Options(check="files"), found)
     assert said.word == (NOT_TESTED if doubt else KEPT)
     assert doubt in said.text
-    assert verdict(kept, Options(), found).word == NOT_CHECKED
+    unchecked = replace(found, controls=None)
+    assert verdict(kept, Options(), unchecked).word == (NOT_CHECKED if status == 0 else NOT_TESTED)
 
 
 @pytest.fixture(scope="module")

@@ -260,7 +260,8 @@ def crash(
 
     Runs a workload on a file system on a simulated device, then tries the states that a cut may leave.
     One recording has one timing; --repeat makes several. Exit status 4: a promise was broken; 5: nothing was
-    tested, because the check did not fail without any data, or the workload failed or acknowledged nothing.
+    tested, because the check did not fail without any data, or the workload failed, was ended by --timeout,
+    or acknowledged nothing.
     """
     from emmclab.crash.repeated import Tried
     from emmclab.crash.session import Session

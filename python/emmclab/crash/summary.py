@@ -14,8 +14,8 @@ from emmclab.crash.minimal import Minimal
 from emmclab.crash.running import how_ended
 from emmclab.crash.session import Kept
 
-#: Verdicts, the worst first: a promise was broken; the check proves nothing, or not all; there was no check;
-#: only documented losses; nothing was lost.
+#: Verdicts, the worst first: a promise was broken; check or workload prove nothing, or not all; there was no
+#: check; only documented losses; nothing was lost.
 BROKEN, NOT_TESTED, NOT_CHECKED, DOCUMENTED, KEPT = VERDICTS = (
     *("broken", "not tested", "not checked"),
     *("documented", "kept"),
@@ -37,11 +37,11 @@ def verdict(kept: Kept, options: Options, found: Exploration) -> Verdict:
     if findings := found.findings():
         levels = ", ".join(dict.fromkeys(one.level for one in findings))
         return Verdict(BROKEN, f"promises were broken by: {levels}", doubts)
-    if options.check is None and not kept.facts["truncated"]:
-        unchecked = "device and file system kept their promises; nothing checked the data of the workload"
-        return Verdict(NOT_CHECKED, "; ".join([unchecked, *doubts]), doubts)
     if doubts:
         return Verdict(NOT_TESTED, f"not tested: {'; '.join(doubts)}", doubts)
+    if options.check is None:
+        unchecked = "device and file system kept their promises; nothing checked the data of the workload"
+        return Verdict(NOT_CHECKED, unchecked)
     if documented := found.findings(documented=True):
         states = sum(one.count for one in documented)
         return Verdict(DOCUMENTED, f"no promise was broken; {states:,} states show a documented loss")
@@ -51,7 +51,10 @@ def verdict(kept: Kept, options: Options, found: Exploration) -> Verdict:
 def _doubts(kept: Kept, options: Options, found: Exploration) -> Iterator[str]:
     if kept.facts["truncated"]:
         yield f"the log is cut short: nothing after its {kept.facts['moments']:,} events was tried"
-    if status := kept.made.get("status"):
+    # A log from elsewhere has no status; that of a workload is None if it was ended.
+    if (status := kept.made.get("status", 0)) is None:
+        yield f"the workload was ended after {kept.made['workload']['timeout_s']:g} s (--timeout)"
+    elif status != 0:
         yield f"the workload failed ({how_ended(status)})"
     if found.controls is not None:
         yield from found.controls.doubts()
