@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import re
 from pathlib import Path
 
 import pytest
@@ -127,6 +128,77 @@ def test_errors_survive_a_process_boundary() -> None:
     )
     again = pickle.loads(pickle.dumps(error))
     assert (str(again), again.kind, again.line, again.hint) == (str(error), "unit", 3, error.hint)
+
+
+def _of_names() -> dict[str, tuple[str, str]]:
+    """Return the parameters of public functions that are lists of texts: function, and annotation."""
+    import inspect
+    from importlib import import_module
+
+    modules = ["emmclab", *(f"emmclab.{room}" for room in ("crash", "fleet", "studies"))]
+    modules += ["emmclab.apps.closed_loop", "emmclab.apps.processes", "emmclab.apps.solutions"]
+    modules += ["emmclab.devices.layers", "emmclab.studies.advise_deep", "emmclab.studies.search"]
+    found = {}
+    for module in map(import_module, modules):
+        own_names = [
+            name
+            for name, one in vars(module).items()
+            if not name.startswith("_") and getattr(one, "__module__", "") == module.__name__
+        ]
+        for name in getattr(module, "__all__", own_names):
+            one = getattr(module, name)
+            own = vars(one).items() if inspect.isclass(one) else ()
+            members = [member for key, member in own if not key.startswith("_")]
+            for function in [one, *(getattr(member, "__func__", member) for member in members)]:
+                if inspect.isfunction(function) and function.__module__.startswith("emmclab."):
+                    for key, kind in inspect.get_annotations(function).items():
+                        is_list = re.match(r"(Sequence|Iterable|Collection|list)\[str\b|Names\b", str(kind))
+                        if is_list and key != "return":
+                            found[f"{function.__qualname__}({key})"] = function.__module__, str(kind)
+    return found
+
+
+def test_a_text_is_no_list_of_letters_where_a_function_takes_names() -> None:
+    """Everything takes one name as a text, except what gets its list from emmclab."""
+    found = _of_names()
+    assert {"compare(layers)", "serve(layers)", "summarise(by)", "run_application(beside)"} <= found.keys()
+    letters = {
+        name: kind
+        for name, (_, kind) in found.items()
+        if not re.match(r"Names\b", kind) and not re.search(r"\| str\b", kind)
+    }
+    assert {name for name in letters if not name.endswith("run(files)")} == {"Results.of_entries(texts)"}
+
+
+def test_one_layer_as_a_text_is_the_list_with_it(trace: Path) -> None:
+    opened, device = emmclab.read(trace), Device.preset("nexus5")
+    text = device.simulate(opened, layers="pass-through", provenance=False)
+    listed = device.simulate(opened, layers=["pass-through"], provenance=False)
+    assert text["options.layers"] == listed["options.layers"] == ["pass-through"]
+    assert text["response"] == listed["response"]
+    with pytest.raises(emmclab.ConfigError, match="there is no layer `a,b`"):
+        device.simulate(opened, layers="a,b")
+    # As `--layers` of the command, with commas between stacks.
+    names = [run.run_name for run in emmclab.compare([opened], [device], layers="none,pass-through")]
+    assert names == ["nexus5", "nexus5 under pass-through"]
+    with emmclab.serve("small-1gb", clock="free", nbd="auto", layers="pass-through") as disk:
+        pass
+    assert disk.stop()["options.layers"] == ["pass-through"]
+
+
+def test_names_of_applications_keys_and_figures_may_be_one_text() -> None:
+    from emmclab.apps.closed_loop import program_of, run_application
+    from emmclab.apps.solutions import solutions_named
+    from emmclab.crash import Workload as CrashWorkload
+    from emmclab.studies.search import Objective, require_objectives
+
+    assert program_of("email", "maps").name == "email + maps"
+    run = run_application("email", "nexus5", layers="pass-through", sync="database,cache")
+    assert run.options.layers == ("pass-through",) and run.options.synced == ("database", "cache")
+    assert run_application("email", "nexus5", sync="none").options.synced == ("none",)
+    assert [one.name for one in solutions_named("raid0")] == ["plain", "raid0"]
+    assert require_objectives("waf", ()) == (Objective("waf"),)
+    assert CrashWorkload(command="sync").command == ("sync",)  # type: ignore[arg-type]
 
 
 def test_what_is_public_shows_how_it_is_used() -> None:

@@ -18,6 +18,7 @@ from emmclab.devices.preconditioning import no_trace
 from emmclab.devices.result import Result
 from emmclab.runtime.document import Document
 from emmclab.runtime.files import noted
+from emmclab.runtime.lists import Names, listed_names, several
 from emmclab.traces.made_types import MadeFrom
 
 if TYPE_CHECKING:
@@ -198,7 +199,7 @@ def _is_file(name: str) -> bool:
     return "/" in name or name.endswith(".toml")
 
 
-def program_of(name: str, beside: Sequence[str] = ()) -> _core.Program:
+def program_of(name: str, beside: Names = ()) -> _core.Program:
     """Return an application: an included one by its name, or another one by the path of its TOML file.
 
     The applications `beside` run at the same time; `A + B` is A with B in `beside`.
@@ -206,7 +207,7 @@ def program_of(name: str, beside: Sequence[str] = ()) -> _core.Program:
     >>> program_of("email + maps").name, program_of("email", ["maps"]).name
     ('email + maps', 'email + maps')
     """
-    first, *others = (*name.split(_AT_ONCE), *beside)
+    first, *others = (*name.split(_AT_ONCE), *several(beside))
     program = _core.Program.file(first) if _is_file(first) else _core.Program.preset(first)
     return program.beside([program_of(other) for other in others]) if others else program
 
@@ -317,14 +318,14 @@ def run_application(
     network: str = NETWORK,
     host: str | None = None,
     seed: int = 1,
-    what_if: Iterable[str] = (),
-    filesystems: Iterable[str] = (),
-    sync: Sequence[str] | None = None,
-    beside: Sequence[str] = (),
+    what_if: Names = (),
+    filesystems: Names = (),
+    sync: Names | None = None,
+    beside: Names = (),
     precondition: str = PRECONDITION,
     images: str | PathLike[str] | None = None,
     images_limit: int | None = None,
-    layers: Sequence[str] = (),
+    layers: Names = (),
     layer_settings: Mapping[str, Setting] | None = None,
     second: Device | str | None = None,
     limit_s: int = LIMIT_S,
@@ -344,7 +345,8 @@ def run_application(
             `op=read|fsync|write_back`.
         filesystems: file systems in place of those of the host: `data=lfs` on one partition, `lfs` on all.
         sync: classes of files whose syncs are carried out (`database`, `database_journal`, `cache`, `other`),
-            or `["none"]`; syncs of other files return at once. Default: as the host specifies.
+            in a text with commas between them, or `none`; syncs of other files return at once. Default: as
+            the host specifies.
         beside: applications (names or files) that start at the same time and share cores, page cache,
             memory and device; they are ended when the application ends.
         precondition: data on the device before the run, as for `Device.simulate`, but not a trace.
@@ -370,17 +372,18 @@ def run_application(
     device = Device.named(device) if isinstance(device, str) else device
     other = Device.named(second) if isinstance(second, str) else second
     aging = no_trace(precondition, "a device under an application").text
+    beside, layers = several(beside), several(layers)
     program, setup = program_of(name, beside), setup_of(host or host_for([device]))
     said = AppOptions(
         precondition=aging,
         layers=tuple(layers),
         layer_settings=layer_settings or {},
         second=None if other is None else other.name,
-        filesystems=tuple(filesystems),
-        synced=None if sync is None else tuple(sync),
+        filesystems=tuple(several(filesystems)),
+        synced=None if sync is None else tuple(listed_names(sync, "sync")),
         beside=tuple(beside),
     ).to_dict()
-    options = {"network": network, "seed": seed, "limit_s": limit_s, "what_if": list(what_if)}
+    options = {"network": network, "seed": seed, "limit_s": limit_s, "what_if": several(what_if)}
     options |= {name: said[name] for name in ("filesystems", "synced")}
     with noted(events, perfetto):
         found = json.loads(

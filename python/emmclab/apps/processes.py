@@ -26,6 +26,7 @@ from emmclab.devices.layers import Setting
 from emmclab.errors import ConfigError
 from emmclab.live.device import LiveDevice
 from emmclab.live.serve import require_loop, require_tools, serve
+from emmclab.runtime.lists import Names, several
 
 #: The default host: all of its partitions have a file system that common kernels support.
 LIVE_HOST = "phone-2020-ext4"
@@ -47,11 +48,11 @@ def run_live(
     network: str = NETWORK,
     host: str = LIVE_HOST,
     seed: int = 1,
-    beside: Sequence[str] = (),
+    beside: Names = (),
     clock: str = "real",
     precondition: str = PRECONDITION,
     images: str | PathLike[str] | None = None,
-    layers: Sequence[str] = (),
+    layers: Names = (),
     layer_settings: Mapping[str, Setting] | None = None,
     second: Device | str | None = None,
     record: str | PathLike[str] | None = None,
@@ -87,6 +88,7 @@ def run_live(
     require_loop()
     require_tools(_TOOLS)
     chosen = Device.named(device) if isinstance(device, str) else device
+    beside, layers = several(beside), several(layers)
     program, setup = program_of(name, beside), setup_of(host)
     setup.check_network(network)
     other = Device.named(second) if isinstance(second, str) else second

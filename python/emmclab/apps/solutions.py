@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import resources
 from typing import Any, TypedDict
@@ -13,6 +13,7 @@ from emmclab.devices.device import Device
 from emmclab.devices.layers import Setting
 from emmclab.errors import ConfigError
 from emmclab.runtime.document import Document
+from emmclab.runtime.lists import Names, several
 
 #: The value of `second` for another device like the first.
 SAME = "same"
@@ -93,7 +94,7 @@ SOLUTIONS = (
 )
 
 
-def solutions_named(names: Iterable[str]) -> list[Solution]:
+def solutions_named(names: Names) -> list[Solution]:
     """Return solutions by name, the plain device first; all solutions if no name is given.
 
     Raises:
@@ -102,7 +103,7 @@ def solutions_named(names: Iterable[str]) -> list[Solution]:
     >>> [one.name for one in solutions_named(["raid0"])]
     ['plain', 'raid0']
     """
-    wanted = list(names)
+    wanted = several(names)
     known = [one.name for one in SOLUTIONS]
     for name in wanted:
         if name not in known:

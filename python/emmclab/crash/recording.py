@@ -20,6 +20,7 @@ from emmclab.devices.layers import Setting
 from emmclab.errors import ConfigError
 from emmclab.live.device import LiveDevice
 from emmclab.live.serve import serve
+from emmclab.runtime.lists import Names, several
 
 #: The mark in a log after which power may be cut: the file system is made and mounted.
 MOUNTED = "mounted"
@@ -47,7 +48,8 @@ class Workload:
 
     Attributes:
         name: a bundled workload, or `""` if there is a command.
-        command: a shell command of the user, run in the mounted folder.
+        command: a program of the user with its arguments, run in the mounted folder; a text is a program
+            without arguments.
         operations: number of operations of a bundled workload.
         seed: seed of its random choices.
         timeout_s: time limit of the workload; the log up to then is used.
@@ -60,6 +62,10 @@ class Workload:
     seed: int = 1
     timeout_s: float = 300.0
     thinks: int = 0
+
+    def __post_init__(self) -> None:
+        """Take a text as the name of a program."""
+        object.__setattr__(self, "command", tuple(several(self.command)))
 
     def as_json(self) -> RecordedWorkload:
         """Return the workload as a dictionary of JSON values."""
@@ -119,11 +125,11 @@ def record_run(
     workload: Workload,
     log: str | PathLike[str],
     *,
-    layers: Sequence[str] = (),
+    layers: Names = (),
     layer_settings: Mapping[str, Setting] | None = None,
     second: Device | str | None = None,
     file_system: str = "ext4",
-    mkfs_options: Sequence[str] = (),
+    mkfs_options: Names = (),
     mount_options: str | None = None,
     guest: str | None = None,
     said: Callable[[str], None] = lambda _line: None,
@@ -159,6 +165,7 @@ def record_run(
     ...
     emmclab.errors.ConfigError: there is no workload `no-such`
     """
+    layers = several(layers)
     with scratch() as folder:
         arguments = workload.arguments(folder)
         mount = folder / "mount"
@@ -171,7 +178,7 @@ def record_run(
             second=second,
             loop=True,
             mkfs=file_system,
-            mkfs_options=[*_MKFS.get(file_system, ()), *mkfs_options],
+            mkfs_options=[*_MKFS.get(file_system, ()), *several(mkfs_options)],
             overwrite=True,
             mount=None if guest is not None else mount,
             mount_options=mount_options,

@@ -18,6 +18,7 @@ from emmclab.devices.run_options import OptionsOfAnyLayers, RunOptions, Simulati
 from emmclab.devices.setting_types import Capabilities, ExplainedSetting, FittedFigure
 from emmclab.errors import ConfigError, FormatError
 from emmclab.runtime.files import noted
+from emmclab.runtime.lists import Names
 from emmclab.traces.profile_options import bin_ns, percentiles_of
 from emmclab.traces.reading import combine, read
 from emmclab.traces.trace import Ledger, Trace
@@ -372,7 +373,7 @@ def _said(given: Mapping[str, Any], second: Device | None) -> AskedOptions:
         del kept["flush_every"]
     said = cast("AskedOptions", kept)
     if given["layers"]:
-        said["layers"] = list(given["layers"])
+        said["layers"] = given["layers"]
         said["layer_settings"] = dict(given["layer_settings"] or {})
         said["second"] = None if second is None else second.name
     if (victim := given["victim"]) is not None:
@@ -412,7 +413,7 @@ def compare(
     traces: Sequence[Trace],
     devices: Sequence[Device],
     *,
-    layers: Sequence[str] = ("none",),
+    layers: Names = ("none",),
     layer_settings: Mapping[str, Setting] | None = None,
     **options: Unpack[OptionsOfAnyLayers],
 ) -> list[Result]:
@@ -421,7 +422,8 @@ def compare(
     Args:
         traces: the workloads.
         devices: the devices.
-        layers: stacks, each as text: `none`, or names with `+` between them, the first on top.
+        layers: stacks, each as text: `none`, or names with `+` between them, the first on top; or one text
+            with commas between stacks.
         layer_settings: settings of layers; a stack gets those of its layers.
         options: those of `Device.simulate`.
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TypedDict
 
 from emmclab import _core
 from emmclab.errors import ConfigError
-from emmclab.runtime.lists import once
+from emmclab.runtime.lists import Names, listed_names, once, several
 
 #: A value of a setting; sizes are written like `256MiB`.
 Setting = str | int | float | bool
@@ -44,17 +44,19 @@ def layers() -> list[LayerKind]:
     return found
 
 
-def stacks(given: Sequence[str]) -> list[list[str]]:
+def stacks(given: Names) -> list[list[str]]:
     """Parse stacks of layers, without repetitions: names joined by `+`, top layer first; `none` for no layer.
+
+    In a text, commas are between the stacks.
 
     Raises:
         ConfigError: a name is missing.
 
-    >>> stacks(["none", "pass-through+journal:delta", "none"])
-    [[], ['pass-through', 'journal:delta']]
+    >>> stacks(["none", "pass-through+journal:delta", "none"]), stacks("none,advil")
+    ([[], ['pass-through', 'journal:delta']], [[], ['advil']])
     """
     found: list[list[str]] = []
-    for text in given:
+    for text in listed_names(given, "layers"):
         names = [name.strip() for name in text.split("+")]
         if "" in names or (len(names) > 1 and "none" in names):
             hint = (
@@ -66,13 +68,13 @@ def stacks(given: Sequence[str]) -> list[list[str]]:
     return once(found)
 
 
-def settings_of(names: Sequence[str], settings: Mapping[str, Setting]) -> dict[str, Setting]:
+def settings_of(names: Names, settings: Mapping[str, Setting]) -> dict[str, Setting]:
     """Select the settings of the layers of one stack from those of several stacks.
 
     >>> settings_of(["journal:delta"], {"journal.log": "8MB", "advil.hot": "none"})
     {'journal.log': '8MB'}
     """
-    kinds = [name.partition(":")[0] for name in names]
+    kinds = [name.partition(":")[0] for name in several(names)]
     return {key: value for key, value in settings.items() if key.partition(".")[0] in kinds}
 
 
@@ -98,7 +100,7 @@ def refuse_lines(settings: Mapping[str, Setting]) -> None:
             )
 
 
-def stack(names: Sequence[str], settings: Mapping[str, Setting]) -> list[tuple[str, list[tuple[str, str]]]]:
+def stack(names: Names, settings: Mapping[str, Setting]) -> list[tuple[str, list[tuple[str, str]]]]:
     """Combine layers by name with their settings, given as `{"advil.reserved": "256MiB"}`.
 
     A name may contain the layer's mode, as `journal:delta` does for `journal` with `mode` = `delta`.
@@ -112,6 +114,7 @@ def stack(names: Sequence[str], settings: Mapping[str, Setting]) -> list[tuple[s
     [('journal', [('mode', 'delta'), ('log', '8MB')])]
     """
     refuse_lines(settings)
+    names = several(names)
     there = layers() if names else []
     known = {layer["name"]: {setting["name"] for setting in layer["settings"]} for layer in there}
     kinds = [name.partition(":")[0] for name in names]

@@ -7,7 +7,7 @@ core declares those that it implements again in Rust (`ReplayOptions`); a test c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from os import PathLike
 from typing import TYPE_CHECKING, Annotated, Any, TypedDict, get_type_hints
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypedDict, get_type_hints
 from emmclab import _core
 from emmclab.devices.layers import Setting
 from emmclab.errors import ConfigError
+from emmclab.runtime.lists import Names, several
 
 if TYPE_CHECKING:
     from emmclab.devices.device import Device
@@ -263,7 +264,7 @@ class RunOptions(OptionsOfAnyLayers, total=False):
     """The options of `Device.simulate`; those that are not given have their defaults."""
 
     layers: Annotated[
-        Sequence[str],
+        Names,
         RunOption(
             (),
             "Host software above the device (`emmclab layers`). Repeatable: each further layer is below the "
@@ -339,6 +340,7 @@ def checked(options: RunOptions) -> dict[str, Any]:
         raise TypeError(f"there is no option {unknown[0]!r} of a run; there are: {', '.join(RUN_OPTIONS)}")
     found: dict[str, Any] = {**DEFAULTS, **options}
     found["mode"] = found["mode"] or DEFAULTS["mode"]
+    found["layers"] = several(found["layers"])
     for name, value in found.items():
         check(name, value)
     if found["mode"] == "back_to_back" and found["rate"] != DEFAULTS["rate"]:

@@ -11,6 +11,7 @@ from emmclab.errors import ConfigError
 from emmclab.fleet.distribution import LEAST_FOR_OUTLIERS, OUTLYING, POINTS, deviations, percentile
 from emmclab.fleet.figures import COMPARED, FIGURES
 from emmclab.fleet.table import Table
+from emmclab.runtime.lists import Names, listed_names
 from emmclab.traces.profile_fields import Field
 
 #: Name of the group of all recordings.
@@ -153,12 +154,13 @@ class Summary:
         }
 
 
-def summarise(table: Table, by: Sequence[str] = ()) -> Summary:
-    """Summarise a fleet, grouped by keys of its metadata.
+def summarise(table: Table, by: Names = ()) -> Summary:
+    """Summarise a fleet, grouped by keys of its metadata; in a text, commas are between them.
 
     Raises:
         ConfigError: there is no such key.
     """
+    by = listed_names(by, "--by")
     for key in by:
         if key not in table.keys:
             raise ConfigError(

@@ -15,6 +15,7 @@ from emmclab.fleet.row import FIXED, HISTOGRAM
 from emmclab.fleet.table_types import Description
 from emmclab.runtime import seal
 from emmclab.runtime.files import folder_aside, noted, put_in_place
+from emmclab.runtime.lists import Names, several
 from emmclab.runtime.parquet import questions, quoted, refusing, typed
 
 #: Metadata key of the description of the table.
@@ -66,12 +67,12 @@ class Table:
         """Keys by which recordings may be grouped: those of folders, and metadata in the traces."""
         return [*self.description["metadata"], "format", "trace_device"]
 
-    def recordings(self, columns: Sequence[str]) -> list[tuple[Any, ...]]:
+    def recordings(self, columns: Names) -> list[tuple[Any, ...]]:
         """Return these columns of all recordings, in the order of their paths.
 
         A column that the table lacks is None: a table of an older emmclab has fewer figures.
         """
-        known = (_name(one) if one in self.columns else "null" for one in columns)
+        known = (_name(one) if one in self.columns else "null" for one in several(columns))
         return self._ask(", ".join(known), "where refused is null order by path")
 
     def refused(self) -> list[tuple[str, str]]:
@@ -83,9 +84,9 @@ class Table:
         """Return path and digest of each file that could be hashed."""
         return [(path, digest) for path, digest in self._ask("path, digest", "where digest is not null")]
 
-    def histograms(self, keys: Sequence[str]) -> dict[str, dict[tuple[Any, ...], list[int]]]:
+    def histograms(self, keys: Names) -> dict[str, dict[tuple[Any, ...], list[int]]]:
         """Sum each histogram over the recordings of each group."""
-        found = {}
+        keys, found = several(keys), {}
         for column in (one for one in self.columns if one.startswith(HISTOGRAM)):
             of_keys = [_name(key) for key in keys]
             bins = len(self.description["bins"][column]["upper_edges"]) + 1

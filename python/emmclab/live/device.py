@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 import time
-from collections.abc import Sequence
 from os import PathLike, fspath
 from types import TracebackType
 
@@ -15,6 +14,7 @@ from emmclab.devices.device import Device
 from emmclab.devices.layers import refuse_lines
 from emmclab.devices.result import Result
 from emmclab.live.status_types import FoundImage, LiveStatus
+from emmclab.runtime.lists import Names, several
 
 #: The clock on which a device finishes its background work.
 _FAST = "x0.0001"
@@ -320,7 +320,7 @@ class LiveDevice:
         self.mounted = fspath(folder)
 
     def add_partition(
-        self, number: int, first_sector: int, sectors: int, *, mkfs: str, mkfs_options: Sequence[str] = ()
+        self, number: int, first_sector: int, sectors: int, *, mkfs: str, mkfs_options: Names = ()
     ) -> None:
         """Make the kernel show a range of the loop device as partition `number`, with a new file system.
 
@@ -338,7 +338,7 @@ class LiveDevice:
         emmclab.errors.ConfigError: there is no loop or ublk device
         """
         self._live.add_partition(number, first_sector, sectors)
-        self._live.mkfs(mkfs, options=list(mkfs_options), overwrite=True, partition=number)
+        self._live.mkfs(mkfs, options=several(mkfs_options), overwrite=True, partition=number)
 
     def unmount(self) -> None:
         """Unmount all file systems; their data is on the device when this returns.
@@ -356,7 +356,7 @@ class LiveDevice:
         self._live.unmount()
         self.mounted = None
 
-    def run(self, command: Sequence[str]) -> int:
+    def run(self, command: Names) -> int:
         """Run a command on the loop or ublk device, which `EMMCLAB_DEVICE` and `EMMCLAB_MOUNT` name for it.
 
         Returns its exit status, or 128 and the signal that ended it.
@@ -371,7 +371,7 @@ class LiveDevice:
         ...
         emmclab.errors.ConfigError: there is no loop or ublk device
         """
-        return self._live.run(list(command))
+        return self._live.run(several(command))
 
     def stop(self) -> Result:
         """Stop the device cleanly: unmount, save image and state; return the result of the run.

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from os import PathLike, fspath
 from pathlib import Path
 
@@ -22,6 +22,7 @@ from emmclab.devices.preconditioning import no_trace
 from emmclab.errors import ConfigError, InputError, UnsupportedError
 from emmclab.live.device import LiveDevice
 from emmclab.live.qemu import qemu_command
+from emmclab.runtime.lists import Names, several
 
 #: File systems that can be made on a loop or ublk device.
 FILE_SYSTEMS = ("ext4", "xfs", "btrfs", "f2fs", "vfat")
@@ -45,7 +46,7 @@ def _cleaner() -> list[str]:
 def serve(
     device: Device | str,
     *,
-    layers: Sequence[str] = (),
+    layers: Names = (),
     layer_settings: Mapping[str, Setting] | None = None,
     nbd: str | PathLike[str] | None = None,
     tcp: str | None = None,
@@ -55,7 +56,7 @@ def serve(
     ublk: bool = False,
     partitions: bool = False,
     mkfs: str | None = None,
-    mkfs_options: Sequence[str] = (),
+    mkfs_options: Names = (),
     overwrite: bool = False,
     dirty_bytes: int | None = None,
     mount: str | PathLike[str] | None = None,
@@ -145,12 +146,13 @@ def serve(
             hint="give --loop or --ublk, as root",
         )
     file = file or not (nbd or tcp or sdhci or loop or ublk)
+    above = several(layers)
     live = _core.Live(
         config._config,
         {"precondition": aging, "seed": seed},
         clock=clock,
         think=think,
-        layers=stack(layers, layer_settings or {}),
+        layers=stack(above, layer_settings or {}),
         image=None if image is None else fspath(image),
         second=None if beside is None else beside._config,
         second_image=None if second_image is None else fspath(second_image),
@@ -173,8 +175,8 @@ def serve(
         "wrap_addresses": False,
         "drain": False,
     }
-    if layers:
-        said["layers"] = list(layers)
+    if above:
+        said["layers"] = above
         said["layer_settings"] = dict(layer_settings or {})
         said["second"] = None if beside is None else beside.name
     temporary = None
@@ -191,7 +193,7 @@ def serve(
                 path = live.serve_loop(partitions=partitions, dirty_bytes=dirty_bytes)
             served.paths.append(fspath(path))
             if mkfs is not None:
-                live.mkfs(mkfs, options=list(mkfs_options), overwrite=overwrite)
+                live.mkfs(mkfs, options=several(mkfs_options), overwrite=overwrite)
             if mount is not None:
                 served.mount(mount, options=mount_options)
             if needs_disk:

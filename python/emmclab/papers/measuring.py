@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -14,6 +14,7 @@ from emmclab import _core
 from emmclab.devices.device import Device
 from emmclab.devices.result import Result
 from emmclab.errors import ConfigError
+from emmclab.runtime.lists import Names
 from emmclab.runtime.table_row import Row
 from emmclab.studies.kept_types import Run
 from emmclab.studies.results import Results
@@ -107,7 +108,7 @@ class _WatchedProfile(Profile):
 class _Watched(Results):
     """Results that record every run that is read from them."""
 
-    def select(self, grid: str, *, among: Collection[str] | None = None, **wanted: Any) -> Iterator[Run]:
+    def select(self, grid: str, *, among: Names | None = None, **wanted: Any) -> Iterator[Run]:
         for run in super().select(grid, among=among, **wanted):
             _noted().runs[id(run)] = run
             yield run

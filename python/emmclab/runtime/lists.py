@@ -8,6 +8,8 @@ from typing import TypeVar
 from emmclab.errors import ConfigError
 
 _Value = TypeVar("_Value")
+#: A list of names as public functions take it; a text is never a list of letters.
+Names = str | Iterable[str]
 
 
 def once(values: Iterable[_Value]) -> list[_Value]:
@@ -22,6 +24,27 @@ def once(values: Iterable[_Value]) -> list[_Value]:
     """
     # Compared as text: 1 and true are different settings, and a list in a file is not hashable.
     return list({repr(value): value for value in values}.values())
+
+
+def several(names: Names) -> list[str]:
+    """Return names as a list; a text is one name, as the value of an option that may be repeated.
+
+    >>> several("journal:delta"), several(("advil", "pair")), several(())
+    (['journal:delta'], ['advil', 'pair'], [])
+    """
+    return [names] if isinstance(names, str) else list(names)
+
+
+def listed_names(names: Names, option: str) -> list[str]:
+    """Return names as a list; a text is a list between commas, as the value of the option of that name.
+
+    >>> listed_names("app, device", "--by"), listed_names(["app"], "--by"), listed_names("", "--by")
+    (['app', 'device'], ['app'], [])
+
+    Raises:
+        ConfigError: a member of the text is empty.
+    """
+    return between_commas(names, option) if isinstance(names, str) else list(names)
 
 
 def joined(words: Sequence[str]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypedDict
 
@@ -13,6 +13,7 @@ from emmclab.devices.spread import is_told, untested
 from emmclab.errors import ConfigError
 from emmclab.runtime.executors import Executor
 from emmclab.runtime.extras import library
+from emmclab.runtime.lists import Names, several
 from emmclab.runtime.place import Place
 from emmclab.runtime.signed import signed
 from emmclab.studies.definition import Study
@@ -173,7 +174,7 @@ def require_order(by: str) -> None:
 
 def advise_deep(
     device: str,
-    traces: Sequence[str],
+    traces: Names,
     place: Place,
     executor: Executor,
     *,
@@ -205,7 +206,7 @@ def advise_deep(
     study = Study(
         "advise-deep",
         "Options of a device, together",
-        tuple(traces),
+        tuple(several(traces)),
         (grid,),
         seeds=tuple(range(1, seeds + 1)),
         reading=dict(reading or {}),

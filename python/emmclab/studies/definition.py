@@ -13,6 +13,7 @@ from emmclab import _core
 from emmclab.devices.layers import Setting
 from emmclab.errors import ConfigError
 from emmclab.runtime.files import read_text
+from emmclab.runtime.lists import Names, several
 from emmclab.runtime.toml_table import TomlTable
 from emmclab.studies.bundled import bundled, bundled_text
 from emmclab.studies.cell import Cell
@@ -152,9 +153,9 @@ class Study:
                 )
         return study
 
-    def with_inputs(self, more: Sequence[str]) -> Study:
+    def with_inputs(self, more: Names) -> Study:
         """Return the study with more inputs, such as traces that the reader of a paper has recorded."""
-        return replace(self, inputs=(*self.inputs, *more))
+        return replace(self, inputs=(*self.inputs, *several(more)))
 
     def with_recordings(self, found: Recordings) -> Study:
         """Return the study with recorded traces, on which claims are judged instead of on workloads."""

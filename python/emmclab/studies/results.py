@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
 from emmclab.errors import EmmclabError
+from emmclab.runtime.lists import Names, several
 from emmclab.runtime.place import Place
 from emmclab.studies.cut_result import CutRun
 from emmclab.studies.kept_types import About, Entry, FailedCell, Run
@@ -88,11 +89,11 @@ class Results:
         """Number of cells of the study without a result."""
         return int(self.about.get("missing", 0))
 
-    def lacks(self, without: Collection[str] = ()) -> bool:
+    def lacks(self, without: Names = ()) -> bool:
         """Return whether cells are missing in other grids than these."""
         grids = self.about.get("missing_grids")
         # Results of earlier versions do not name the grids.
-        return self.missing > 0 and (grids is None or not set(grids) <= set(without))
+        return self.missing > 0 and (grids is None or not set(grids) <= {*several(without)})
 
     @property
     def inputs(self) -> list[str]:
@@ -121,12 +122,13 @@ class Results:
         """Names of the real traces."""
         return [name for name in self.profiles if name not in workloads()]
 
-    def of(self, names: Sequence[str], field: str) -> dict[str, float]:
+    def of(self, names: Names, field: str) -> dict[str, float]:
         """Return a field of the profiles by input."""
-        return {name: self.profiles[name][field] for name in names}
+        return {name: self.profiles[name][field] for name in several(names)}
 
-    def select(self, grid: str, *, among: Collection[str] | None = None, **wanted: Any) -> Iterator[Run]:
+    def select(self, grid: str, *, among: Names | None = None, **wanted: Any) -> Iterator[Run]:
         """Yield the runs of a grid whose cell or options have these values; `among` selects inputs."""
+        among = None if among is None else several(among)
         for run in self.runs:
             if (
                 run["grid"] == grid

@@ -15,7 +15,7 @@ from emmclab.devices.spread import is_told
 from emmclab.errors import ConfigError
 from emmclab.runtime.executors import Executor
 from emmclab.runtime.extras import library
-from emmclab.runtime.lists import once
+from emmclab.runtime.lists import Names, once, several
 from emmclab.runtime.place import Place
 from emmclab.runtime.table_row import Row
 from emmclab.studies.cell import Cell
@@ -136,7 +136,7 @@ def run_search(
     budget: int,
     seed: int = 1,
     batch: int = 16,
-    ways: Sequence[str] = WAYS,
+    ways: Names = WAYS,
     images_limit: int = IMAGES_BYTES,
     progress: StudyProgress | None = None,
     note: Note = unheard,
@@ -163,7 +163,7 @@ def run_search(
         store = Store(place, images_limit)
         store.sweep()
         store.mend(note)
-        running = _Search(study, space, tuple(objectives), store, budget, seed, batch, ways)
+        running = _Search(study, space, tuple(objectives), store, budget, seed, batch, several(ways))
         sweep = Sweep([], 0, more=running.more)
         first = running.more()
         require_all(first, executor)
@@ -373,13 +373,15 @@ def _figure(name: str, rows: list[Row]) -> float:
     )
 
 
-def require_objectives(minimize: Sequence[str], maximize: Sequence[str]) -> tuple[Objective, ...]:
+def require_objectives(minimize: Names, maximize: Names) -> tuple[Objective, ...]:
     """Make objectives from the names of figures.
 
     Raises:
         ConfigError: there is no objective, or a figure is both minimised and maximised.
     """
-    found = tuple(once([*map(Objective, minimize), *(Objective(one, True) for one in maximize)]))
+    found = tuple(
+        once([*map(Objective, several(minimize)), *(Objective(one, True) for one in several(maximize))])
+    )
     names = [one.metric for one in found]
     if not names or len(set(names)) < len(names):
         raise ConfigError(
