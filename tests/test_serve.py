@@ -597,6 +597,26 @@ def test_a_clock_with_idle_time_ends_the_work_of_the_device_before_a_run_is_coun
         assert disk.result()["flash.page_programs.total"] == 0
 
 
+def test_an_existing_crash_log_is_refused_and_left_as_it_was(tmp_path: Path) -> None:
+    log = tmp_path / "run.log"
+    with lab.serve("small-1gb", clock="free", nbd="auto", log=log):
+        pass
+    before = log.read_bytes()
+    for existing in (log, tmp_path):
+        with pytest.raises(lab.InputError, match="exists") as refused:
+            lab.serve("small-1gb", clock="free", nbd="auto", log=existing)
+        assert refused.value.hint == "choose another name: this one exists already"
+    assert before and log.read_bytes() == before
+    # A start that fails leaves no log, and an empty file may be the place of one.
+    log.write_bytes(b"")
+    with pytest.raises(lab.EmmclabError):
+        lab.serve("small-1gb", clock="free", nbd=tmp_path / "folder" / "n.sock", log=log)
+    assert not log.exists()
+    log.touch()
+    lab.serve("small-1gb", clock="free", nbd="auto", log=log).stop()
+    assert log.stat().st_size > 0
+
+
 def test_a_start_that_fails_leaves_recording_image_and_state_as_they_were(tmp_path: Path) -> None:
     tmp_path.chmod(0o700)
     recording, image = tmp_path / "r.parquet", tmp_path / "disk.img"

@@ -158,6 +158,7 @@ def record_run(
 
     Raises:
         ConfigError: device, layers, file system or workload are impossible, or this user may not mount.
+        InputError: the log exists.
 
     >>> from emmclab.crash import Workload, record_run
     >>> record_run("small-1gb", Workload("no-such"), "run.log")

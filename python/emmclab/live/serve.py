@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 from collections.abc import Mapping
@@ -112,11 +113,12 @@ def serve(
         images_limit: maximum size of `images`, bytes.
         record: trace to write, with simulated times; the ending selects the format. It has the requests that
             the result counts, so not those of making and mounting a file system.
-        log: crash log to write, for `emmclab crash`: every command with its data.
+        log: crash log to write, for `emmclab crash`: every command with its data; not an existing one.
         check: check every invariant of the device after each command (slow).
 
     Raises:
         ConfigError: a setting or option is impossible, or the image is of another device or in use.
+        InputError: the log exists.
         UnsupportedError: this machine has no FUSE, loop device, ublk or tool that is needed.
 
     >>> import emmclab
@@ -147,6 +149,8 @@ def serve(
         )
     file = file or not (nbd or tcp or sdhci or loop or ublk)
     above = several(layers)
+    if log is not None:
+        _require_new(log)
     live = _core.Live(
         config._config,
         {"precondition": aging, "seed": seed},
@@ -212,6 +216,8 @@ def serve(
             served.qemu = qemu_command(sdhci)
     except BaseException:
         served.abort()
+        if log is not None:
+            Path(log).unlink(missing_ok=True)
         raise
     return served
 
@@ -247,6 +253,17 @@ def require_servable(
             file=fspath(mount),
             hint="make it, or check the path",
         )
+
+
+def _require_new(log: str | PathLike[str]) -> None:
+    """Reject a log that exists and is not empty: it would be lost, even if the start fails.
+
+    Raises:
+        InputError: there is such a log, or the path is that of a folder or of another kind of file.
+    """
+    path = Path(log)
+    if path.exists() and not (path.is_file() and path.stat().st_size == 0):
+        raise InputError.of(FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST)), log)
 
 
 def require_loop() -> None:
