@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 import subprocess
 from collections.abc import Iterator
@@ -41,6 +42,8 @@ COMMANDS = (
     "fleet FOLDER -o OUT.parquet",
     "run STUDY --results OUT",
     "crash --device small-1gb --workload append-log --results OUT",
+    "crash --device small-1gb --workload append-log --operations 5 --results RESULTS --save-log OUT.log",
+    "crash --device small-1gb --workload append-log --operations 5 --results RESULTS --save-dm-log OUT.log",
     "apps run email --device nexus5 --html OUT.html",
     "serve small-1gb --clock free --nbd SOCKET --record OUT.parquet -- true",
     "serve small-1gb --clock free --nbd SOCKET --image OUT.img -- true",
@@ -75,6 +78,7 @@ def test_a_full_disk_is_a_named_error_that_leaves_no_part_of_a_file(
         "TRACE": trace,
         "STUDY": study,
         "FOLDER": folder,
+        "RESULTS": tmp_path / "results",
         "SOCKET": tmp_path / "n.sock",
     }
     words = [
@@ -84,8 +88,25 @@ def test_a_full_disk_is_a_named_error_that_leaves_no_part_of_a_file(
         )
         for word in shlex.split(line)
     ]
+    _refused(words, full_disk)
+
+
+def test_the_image_of_a_state_on_a_full_disk_leaves_no_part_of_it(full_disk: Path, tmp_path: Path) -> None:
+    results, image = ("--results", tmp_path / "results"), full_disk / "state.img"
+    lies = ("--device", "emmc51-cache", "--set", "cache.lies=flush", "--workload", "append-log")
+    found = json.loads(emmclab("crash", *lies, "--cuts", "20", *results, "--json").stdout)["findings"]
+    again = next(one["again"] for one in found if one["again"] is not None)
+    # There is room for the folder that it is made in and some blocks, but not for all.
+    (full_disk / "filler").write_bytes(bytes(4096))
+    words = ["crash", "--again", again, *map(str, results), "--save-image", str(image)]
+    _refused(words, full_disk, holds=str(image))
+    assert not image.exists()
+
+
+def _refused(words: list[str], full_disk: Path, holds: str = "") -> None:
     done = emmclab(*words)
     assert done.returncode == 1, (done.stdout, done.stderr)
+    assert holds in done.stderr
     assert "error: " in done.stderr and "No space left" in done.stderr, done.stderr
     left = [path for path in full_disk.rglob("*") if path.is_file() and path.name != "filler"]
     assert not [path for path in left if path.stat().st_size], left

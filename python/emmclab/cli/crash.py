@@ -381,18 +381,13 @@ def _copy_dm(kept: Kept, path: Path) -> None:
 
 def _shown_again(kept: Kept, options: Options, save_image: Path | None) -> Exploration:
     """Repeat exactly one state, that of --again."""
-    from emmclab.crash.explore import open_run
     from emmclab.crash.work import explore_in_parallel
 
     controls = kept.controls(options)
     found = explore_in_parallel(str(kept.log), options, base=kept.base)
     found.controls = controls
-    if save_image is not None:
-        run, _ = open_run(str(kept.log), base=kept.base)
-        explorer = _core.Explorer(run, options.core())
-        if explorer.next_state() is not None:
-            explorer.write_image(str(save_image))
-            say(f"image: {save_image}")
+    if save_image is not None and found.states:
+        _save_image(kept, options, save_image)
     if found.states == 0:
         raise ConfigError(
             "there is no such state at this cut",
@@ -401,3 +396,19 @@ def _shown_again(kept: Kept, options: Options, save_image: Path | None) -> Explo
             hint="copy the name from a finding of this log",
         )
     return found
+
+
+def _save_image(kept: Kept, options: Options, path: Path) -> None:
+    """Write the disk image of the only state of `options`; a device or a link is written directly."""
+    from emmclab.crash.explore import open_run
+    from emmclab.runtime.files import made_aside
+
+    run, _ = open_run(str(kept.log), base=kept.base)
+    explorer = _core.Explorer(run, options.core())
+    explorer.next_state()
+    if path.is_symlink() or (path.exists() and not path.is_file()):
+        explorer.write_image(str(path))
+    else:
+        with made_aside(path) as made:
+            explorer.write_image(str(made))
+    say(f"image: {path}")

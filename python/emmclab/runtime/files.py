@@ -220,18 +220,31 @@ def write_pieces(path: Path, pieces: Iterable[str]) -> None:
     if path.is_symlink() or (path.exists() and not path.is_file()):
         write_whole(path, "".join(pieces))
         return
+    with made_aside(path) as made, made.open("w", encoding="utf-8", newline="") as file:
+        file.writelines(pieces)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+@contextlib.contextmanager
+def made_aside(path: Path) -> Iterator[Path]:
+    """Yield the path of a file to be made, which then takes the place of `path`; on failure nothing is left.
+
+    Raises:
+        InputError: the operating system refuses.
+    """
+    made = Path()
     try:
         with folder_aside(path.absolute().parent) as aside:
-            made = aside / "text"
-            with made.open("w", encoding="utf-8", newline="") as file:
-                file.writelines(pieces)
-                file.flush()
-                os.fsync(file.fileno())
+            made = aside / "made"
+            yield made
             with noted(path):
                 put_in_place(made, path)
-    except OSError as error:
-        if isinstance(error, InputError):
+    except InputError as error:
+        if error.errno is None or error.file != str(made):
             raise
+        raise InputError.of(OSError(error.errno, os.strerror(error.errno)), path) from error
+    except OSError as error:
         raise InputError.of(error, path) from error
 
 
