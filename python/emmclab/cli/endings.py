@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import signal
 import sys
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from types import FrameType
+from typing import TypeVar
+
+#: Time that work has to end after the programs that it started, seconds.
+_GRACE_S = 0.5
+
+_Value = TypeVar("_Value")
 
 
 def terminating() -> list[signal.Signals]:
@@ -42,3 +52,44 @@ def asked_by_signal() -> Iterator[Ending]:
     finally:
         for number, handler in former.items():
             signal.signal(number, handler)
+
+
+def ended_by_signals(work: Callable[[], _Value]) -> _Value:
+    """Do work that may wait for another machine without end; a signal ends the wait at once.
+
+    The work is done in a thread. If a signal handler raises an exception, the programs that were started for
+    the work, such as ssh, are ended, and the work is left.
+    """
+    values: list[_Value] = []
+    errors: list[BaseException] = []
+
+    def do() -> None:
+        try:
+            values.append(work())
+        except BaseException as error:
+            errors.append(error)
+
+    before = _children()
+    worker = threading.Thread(target=do, daemon=True)
+    try:
+        worker.start()
+        worker.join()
+    except BaseException:
+        for child in _children() - before:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(child, signal.SIGTERM)
+        if worker.ident is not None:
+            worker.join(_GRACE_S)
+        raise
+    if errors:
+        raise errors[0]
+    return values[0]
+
+
+def _children() -> set[int]:
+    """Return the child processes of this process; empty on a system that does not list them."""
+    found: set[int] = set()
+    for listed in Path("/proc/self/task").glob("*/children"):
+        with contextlib.suppress(OSError):
+            found |= {int(child) for child in listed.read_text(encoding="ascii").split()}
+    return found

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from emmclab import _core
+from emmclab.cli.endings import ended_by_signals
 from emmclab.errors import ConfigError
 
 _UNITS = {"s": 1.0, "ms": 1e-3, "m": 60.0, "min": 60.0, "h": 3600.0}
@@ -67,12 +68,16 @@ class Machine:
                 hint="give 1 to 1048576 KB",
             )
         remote = bool(self.ssh or self.adb or self.serial)
-        return _core.Recorder(
-            [name if remote else _mount_point(name) for name in self.device or []],
-            ssh=(self.ssh, list(self.ssh_option or [])) if self.ssh else None,
-            adb=(self.serial or "") if self.adb or self.serial else None,
-            buffer_kb=self.buffer_kb,
-        )
+
+        def start() -> _core.Recorder:
+            return _core.Recorder(
+                [name if remote else _mount_point(name) for name in self.device or []],
+                ssh=(self.ssh, list(self.ssh_option or [])) if self.ssh else None,
+                adb=(self.serial or "") if self.adb or self.serial else None,
+                buffer_kb=self.buffer_kb,
+            )
+
+        return ended_by_signals(start) if remote else start()
 
 
 def _mount_point(name: str) -> str:
