@@ -62,24 +62,25 @@ def ended_by_signals(work: Callable[[], _Value]) -> _Value:
     """
     values: list[_Value] = []
     errors: list[BaseException] = []
+    # An interrupted `Thread.join` of Python 3.11 takes the thread for ended.
+    done = threading.Event()
 
     def do() -> None:
         try:
             values.append(work())
         except BaseException as error:
             errors.append(error)
+        done.set()
 
     before = _children()
-    worker = threading.Thread(target=do, daemon=True)
     try:
-        worker.start()
-        worker.join()
+        threading.Thread(target=do, daemon=True).start()
+        done.wait()
     except BaseException:
         for child in _children() - before:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(child, signal.SIGTERM)
-        if worker.ident is not None:
-            worker.join(_GRACE_S)
+        done.wait(_GRACE_S)
         raise
     if errors:
         raise errors[0]
