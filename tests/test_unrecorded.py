@@ -124,3 +124,24 @@ def test_a_host_that_flushes_is_the_default_for_devices_with_a_cache() -> None:
     assert "warning: this host never flushes the cache of emmc51-cache" in emmclab(*old).stdout
     found = emmclab_json(*old)
     assert len(found["warnings"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "unknown"),
+    [
+        (("fit",), "the times between its requests are unknown"),
+        (("calibrate",), "its service times, and which requests overlapped are unknown"),
+    ],
+)
+def test_a_model_or_a_preset_has_no_figure_that_is_finer_than_the_clock(
+    words: tuple[str, ...], unknown: str, tmp_path: Path
+) -> None:
+    path, out = tmp_path / "steps.csv", tmp_path / "out.toml"
+    rows = "".join(
+        f"{at // 4},{at // 4},{(at + at % 2) // 4},write,{at * 4096},{4096 << at % 3}\n" for at in range(400)
+    )
+    path.write_text(f"arrival_ms,start_ms,complete_ms,op,offset_bytes,size_bytes\n{rows}")
+    done = emmclab(*words, path, "-o", out)
+    assert done.returncode == 2 and not out.exists()
+    assert "the clock has steps of 1ms, longer than a usual response" in done.stderr
+    assert unknown in done.stderr and "finer stamps" in done.stderr

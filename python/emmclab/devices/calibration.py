@@ -10,7 +10,7 @@ from emmclab import _core
 from emmclab.devices.calibration_types import Calibration
 from emmclab.errors import ConfigError, UnsupportedError
 from emmclab.traces.reading import read
-from emmclab.traces.trace import Trace
+from emmclab.traces.trace import Trace, refuse_coarse_clock
 
 #: Text by which results of fio are recognised, and the number of bytes in which it occurs.
 _FIO_MARK, _HEAD_BYTES = b'"fio version"', 1 << 16
@@ -43,6 +43,7 @@ def calibrate(
 
     Raises:
         EmmclabError: the source contains no service times, or too few sizes.
+        UnsupportedError: the clock of the trace is too coarse for its service times.
 
     >>> import emmclab
     >>> found = calibrate(emmclab.bundled()[2])
@@ -70,6 +71,10 @@ def calibrate(
             hint="give a recorded trace",
         )
     described = source.header["source"] or source.name
+    if not source.is_pipe:
+        first = source.stored()
+        first.next()
+        refuse_coarse_clock(source.name, first.header(), "its service times, and which requests overlapped")
     return _result(_core.calibrate_trace(source.stored(), name, described, capacity_gb, seed, skip_packed))
 
 

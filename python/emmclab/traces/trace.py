@@ -513,3 +513,19 @@ def refuse_pipes(traces: Sequence[Trace], what: str) -> None:
                 kind="unsupported",
                 hint="write it to a file first, or make a table of it",
             )
+
+
+def refuse_coarse_clock(name: str, header: Header, what: str) -> None:
+    """Reject a trace, by its header after reading, whose clock is too coarse for `what`.
+
+    Raises:
+        UnsupportedError: it is.
+
+    >>> refuse_coarse_clock("log", {"coarse_clock": None}, "its service times")
+    """
+    if step := header["coarse_clock"]:
+        raise UnsupportedError(
+            f"{name}: the clock has steps of {step}, longer than a usual response: {what} are unknown",
+            kind="unsupported",
+            hint="give a trace with finer stamps, as `emmclab record` writes it",
+        )

@@ -16,7 +16,7 @@ from emmclab.runtime.signed import signed
 from emmclab.traces.profile import Profile
 from emmclab.traces.profile_fields import TABLES, counted_jumps
 from emmclab.traces.profile_types import ClockJump, FieldDifference
-from emmclab.traces.trace import Progress, Trace
+from emmclab.traces.trace import Progress, Trace, refuse_coarse_clock
 
 
 class Workload:
@@ -230,12 +230,16 @@ FITTED = "fitted"
 def fit(trace: Trace, progress: Progress | None = None, *, name: str = FITTED) -> Workload:
     """Fit a model to a trace in one pass; the model does not contain the trace's name, unless `name` does.
 
+    Raises:
+        UnsupportedError: the clock of the trace is too coarse for the times between its requests.
+
     >>> fit(Workload.preset("Email").trace(), name="mail").name
     'mail'
     """
     fitter = _core.Fitter(name)
     for batch in trace.batches(progress, one_device=True):
         fitter.update(batch)
+    refuse_coarse_clock(trace.name, trace.header, "the times between its requests")
     return Workload(fitter.finish())
 
 
