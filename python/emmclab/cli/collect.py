@@ -11,6 +11,7 @@ from emmclab.cli.console import print_json, put
 from emmclab.cli.declared import Percentiles
 from emmclab.cli.helping import examples
 from emmclab.cli.options import AsJson, Reading, with_groups
+from emmclab.cli.outputs import output_option
 from emmclab.cli.studies import StudyName, incomplete
 from emmclab.errors import EmmclabError
 from emmclab.runtime.files import digest, refuse_other_endings
@@ -36,9 +37,7 @@ def collect(
             help="Results of runs or shards (their --results): folders, s3://BUCKET/PREFIX.",
         ),
     ],
-    output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="FILE", help="Output file, which ends in .parquet.")
-    ],
+    output: Annotated[Path, output_option("Output file, which ends in .parquet.", callback=None)],
     percentiles: Percentiles = None,
     reading: Reading,
     as_json: AsJson = False,

@@ -13,7 +13,7 @@ from emmclab.cli.helping import examples
 from emmclab.cli.machine import parse_duration
 from emmclab.cli.meter import Meter
 from emmclab.cli.options import AsJson, Reading, one_per_recording, with_groups
-from emmclab.cli.outputs import To, note_picture, report, to_stdout
+from emmclab.cli.outputs import To, note_picture, output_option, report, to_stdout
 from emmclab.errors import ConfigError
 from emmclab.runtime.lists import between_commas
 from emmclab.traces.ledger import ledger_line
@@ -46,12 +46,11 @@ def convert(
     ],
     named: Annotated[
         Path | None,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="OUT",
-            help="Output file; its ending selects the format; .gz, .zst or .xz after it compress text. "
+        output_option(
+            "Output file; its ending selects the format; .gz, .zst or .xz after it compress text. "
             "`-` for stdout, with --to.",
+            metavar="OUT",
+            callback=None,
         ),
     ] = None,
     to: To = None,

@@ -11,7 +11,7 @@ from emmclab.cli.console import say
 from emmclab.cli.helping import examples
 from emmclab.cli.meter import Meter
 from emmclab.cli.options import Reading, TraceFile, with_groups
-from emmclab.cli.outputs import STDOUT, in_a_folder_or_stdout, write_text
+from emmclab.cli.outputs import STDOUT, in_a_folder_or_stdout, output_option, write_text
 from emmclab.traces.workload import FITTED, fit_note
 from emmclab.traces.workload import fit as fit_workload
 
@@ -26,13 +26,7 @@ def fit(
     trace: TraceFile,
     output: Annotated[
         Path | None,
-        typer.Option(
-            "-o",
-            "--output",
-            metavar="FILE",
-            callback=in_a_folder_or_stdout,
-            help="Output file: the model; default, and `-`: stdout.",
-        ),
+        output_option("Output file: the model; default, and `-`: stdout.", callback=in_a_folder_or_stdout),
     ] = None,
     name: Annotated[
         str,

@@ -13,7 +13,7 @@ from emmclab.cli.failures import kept
 from emmclab.cli.helping import examples
 from emmclab.cli.meter import Counter
 from emmclab.cli.options import AsJson, Reading, with_groups
-from emmclab.cli.outputs import in_a_folder
+from emmclab.cli.outputs import in_a_folder, output_option
 from emmclab.cli.studies import Jobs, executor
 from emmclab.errors import ConfigError, EmmclabError, InputError
 from emmclab.runtime.files import refuse_other_endings, write_whole
@@ -58,12 +58,10 @@ def fleet(
     ] = "",
     output: Annotated[
         str | None,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="FILE",
-            help="The table, as Parquet, here or as s3://BUCKET/NAME; default: the name of the folder with "
+        output_option(
+            "The table, as Parquet, here or as s3://BUCKET/NAME; default: the name of the folder with "
             ".fleet.parquet.",
+            callback=None,
         ),
     ] = None,
     against: Annotated[

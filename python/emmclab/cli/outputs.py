@@ -5,8 +5,9 @@ from __future__ import annotations
 import errno
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -65,17 +66,15 @@ def in_a_folder_or_stdout(path: Path | None) -> Path | None:
     return path
 
 
+def output_option(
+    help_: str, *, metavar: str = "FILE", callback: Callable[[Path | None], Path | None] | None = in_a_folder
+) -> Any:
+    """Make the option `--output` for the output file of a command."""
+    return typer.Option("--output", "-o", metavar=metavar, callback=callback, help=help_)
+
+
 #: The options for the output file of a device preset, and for its name.
-PresetFile = Annotated[
-    Path | None,
-    typer.Option(
-        "-o",
-        "--output",
-        metavar="FILE",
-        callback=in_a_folder,
-        help="Output file: the preset; default: stdout.",
-    ),
-]
+PresetFile = Annotated[Path | None, output_option("Output file: the preset; default: stdout.")]
 PresetName = Annotated[
     str | None, typer.Option(metavar="NAME", help="Name of the preset; default: that of the output file.")
 ]

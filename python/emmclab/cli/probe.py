@@ -13,7 +13,7 @@ from emmclab.cli.console import json_text, print_json, stderr, stdout
 from emmclab.cli.helping import examples
 from emmclab.cli.meter import Meter
 from emmclab.cli.options import AsJson
-from emmclab.cli.outputs import in_a_folder
+from emmclab.cli.outputs import in_a_folder, output_option
 from emmclab.cli.show import framed
 from emmclab.cli.simulation import Capacity, Settings, configured, device_names
 from emmclab.devices.device import presets
@@ -74,13 +74,7 @@ def probe(
     ] = None,
     output: Annotated[
         Path | None,
-        typer.Option(
-            "-o",
-            "--output",
-            metavar="FILE",
-            callback=in_a_folder,
-            help="Also write the result as JSON, as `--json` prints it.",
-        ),
+        output_option("Also write the result as JSON, as `--json` prints it."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:

@@ -18,7 +18,7 @@ from emmclab.cli.console import print_json, put, say, stdout
 from emmclab.cli.helping import examples
 from emmclab.cli.names import study_names
 from emmclab.cli.options import AsJson, Reading, with_groups
-from emmclab.cli.outputs import in_a_folder
+from emmclab.cli.outputs import output_option
 from emmclab.cli.show import framed
 from emmclab.cli.studies import RESULTS, ResultsFolder, warn_of_changes
 from emmclab.cli.working import Working
@@ -76,13 +76,7 @@ def query(
     ] = None,
     output: Annotated[
         Path | None,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="FILE",
-            callback=in_a_folder,
-            help="Output file, by its ending: .csv, .json or .parquet.",
-        ),
+        output_option("Output file, by its ending: .csv, .json or .parquet."),
     ] = None,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV, with a header.")] = False,
     results: ResultsFolder = RESULTS,

@@ -20,7 +20,7 @@ from emmclab.cli.endings import asked_by_signal
 from emmclab.cli.helping import examples
 from emmclab.cli.machine import Duration, Machine, parse_duration
 from emmclab.cli.options import AsJson, with_groups
-from emmclab.cli.outputs import in_a_folder, note_picture
+from emmclab.cli.outputs import note_picture, output_option
 from emmclab.errors import ConfigError, EmmclabError
 from emmclab.traces.activity import longest_waits
 from emmclab.traces.ledger import ledger_line
@@ -66,13 +66,7 @@ def record(
     duration: Duration = None,
     output: Annotated[
         Path,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="FILE",
-            callback=in_a_folder,
-            help="Output file: the trace; its ending selects the format.",
-        ),
+        output_option("Output file: the trace; its ending selects the format."),
     ] = Path("recording.parquet"),
     machine: Machine,
     as_json: AsJson = False,

@@ -13,7 +13,7 @@ from emmclab.cli.helping import examples
 from emmclab.cli.meter import Meter
 from emmclab.cli.names import workload_names
 from emmclab.cli.options import AsJson, option
-from emmclab.cli.outputs import To, to_stdout
+from emmclab.cli.outputs import To, output_option, to_stdout
 from emmclab.cli.show import framed
 from emmclab.errors import ConfigError
 from emmclab.traces.made import fio_jobs, pattern, size_of
@@ -51,9 +51,7 @@ def synth(
     ] = None,
     output: Annotated[
         Path | None,
-        typer.Option(
-            "--output", "-o", metavar="OUT", help="The same as OUT; required with --fio and --reads."
-        ),
+        output_option("The same as OUT; required with --fio and --reads.", metavar="OUT", callback=None),
     ] = None,
     seed: Annotated[
         int, typer.Option(min=0, metavar="N", help="Seed; the same seed results in the same trace.")

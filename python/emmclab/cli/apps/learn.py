@@ -13,7 +13,7 @@ from emmclab.cli.console import print_json, put, stdout
 from emmclab.cli.helping import examples
 from emmclab.cli.meter import Meter
 from emmclab.cli.options import AsJson
-from emmclab.cli.outputs import STDOUT, in_a_folder_or_stdout
+from emmclab.cli.outputs import STDOUT, in_a_folder_or_stdout, output_option
 from emmclab.errors import ConfigError
 from emmclab.runtime.files import write_whole
 
@@ -35,13 +35,7 @@ def learn(
     ],
     output: Annotated[
         Path | None,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="FILE",
-            callback=in_a_folder_or_stdout,
-            help="Output file: the program; `-` for stdout.",
-        ),
+        output_option("Output file: the program; `-` for stdout.", callback=in_a_folder_or_stdout),
     ] = None,
     partitions: Annotated[
         list[str],
