@@ -94,3 +94,14 @@ def test_a_figure_that_the_recording_does_not_show_is_a_dash_and_null(tmp_path: 
     assert figures["read_overhead_us"] is None and figures["wake_us"] is None
     assert figures["fetch_us"] == pytest.approx(30) and figures["write_overhead_us"] is not None
     assert "read_us =" not in preset.read_text() and emmclab("explain", preset).returncode == 0
+
+
+def test_the_curves_of_a_probe_are_no_service_times_and_refused_with_a_cure(tmp_path: Path) -> None:
+    path, out = tmp_path / "probe.json", tmp_path / "out.toml"
+    assert emmclab("probe", "small-1gb", "--span-mb", "64", "-o", path).returncode == 0
+    done = emmclab("calibrate", path, "-o", out)
+    assert done.returncode == 2 and not out.exists()
+    assert f"{path}: the result of a probe has mean bandwidths" in done.stderr
+    assert "emmclab record" in done.stderr and "fio --iodepth=1" in done.stderr
+    with pytest.raises(api.UnsupportedError, match="the result of a probe"):
+        api.calibrate(path)

@@ -16,7 +16,7 @@ from emmclab.cli.outputs import PresetFile, PresetName
 from emmclab.cli.show import framed
 from emmclab.cli.working import Working
 from emmclab.devices.calibration import calibrate as calibrate_device
-from emmclab.devices.calibration import is_fio
+from emmclab.devices.calibration import is_fio, refuse_probe
 from emmclab.devices.calibration_types import Calibration
 from emmclab.errors import ConfigError
 from emmclab.runtime.files import write_whole
@@ -70,6 +70,8 @@ def calibrate(
         )
     name = name or (output.stem if output is not None else "calibrated")
     fio = reading.format is None and source.is_file() and is_fio(source)
+    if not fio:
+        refuse_probe(source)
     trace = None if fio else reading.open(source)
     with Working(f"calibrate on {source}"):
         found = calibrate_device(

@@ -14,6 +14,8 @@ from emmclab.traces.trace import Trace, refuse_coarse_clock
 
 #: Text by which results of fio are recognised, and the number of bytes in which it occurs.
 _FIO_MARK, _HEAD_BYTES = b'"fio version"', 1 << 16
+#: Text by which results of `emmclab probe` are recognised.
+_PROBE_MARK = b'"clustered_page_kb"'
 
 
 def calibrate(
@@ -63,6 +65,7 @@ def calibrate(
                 )
             text = path.read_text(errors="replace")
             return _result(_core.calibrate_fio(path, text, name, path.name, capacity_gb, seed))
+        refuse_probe(path)
         source = read(path)
     if source.is_synthetic:
         raise UnsupportedError(
@@ -80,8 +83,31 @@ def calibrate(
 
 def is_fio(path: Path) -> bool:
     """Return whether a file contains JSON results of fio."""
+    return _begins_with(path, _FIO_MARK)
+
+
+def refuse_probe(path: Path) -> None:
+    """Reject the result of a probe.
+
+    A point of its curves is the mean time of all requests of a size, in which some requests wait for garbage
+    collection and large writes overlap; a preset fitted to them misses such writes by more than half.
+
+    Raises:
+        UnsupportedError: the file is the result of a probe.
+    """
+    if path.is_file() and _begins_with(path, _PROBE_MARK):
+        raise UnsupportedError(
+            f"{path}: the result of a probe has mean bandwidths, not the service times of single requests",
+            kind="unsupported",
+            file=str(path),
+            hint="record the requests (`emmclab record`), or measure single ones with a job for each size: "
+            "`fio --iodepth=1 --direct=1 --output-format=json`",
+        )
+
+
+def _begins_with(path: Path, mark: bytes) -> bool:
     with path.open("rb") as file:
-        return _FIO_MARK in file.read(_HEAD_BYTES)
+        return mark in file.read(_HEAD_BYTES)
 
 
 def _result(text: str) -> Calibration:
