@@ -122,15 +122,19 @@ impl<'a> Words<'a> {
     /// `None` if there are more words than in any line of a table.
     fn of(line: &'a [u8]) -> Option<Self> {
         let mut words = Self { line, places: [(0, 0); MOST_WORDS], count: 0 };
+        let is_blank = |at: usize| matches!(line[at], b' ' | b'\t');
         let mut at = 0;
         while at < line.len() {
-            let blank = |byte: &u8| matches!(byte, b' ' | b'\t');
-            let Some(begin) = line[at..].iter().position(|byte| !blank(byte)) else { break };
-            let begin = at + begin;
-            let end = line[begin..].iter().position(blank).map_or(line.len(), |length| begin + length);
-            *words.places.get_mut(words.count)? = (begin, end);
+            if is_blank(at) {
+                at += 1;
+                continue;
+            }
+            let begin = at;
+            while at < line.len() && !is_blank(at) {
+                at += 1;
+            }
+            *words.places.get_mut(words.count)? = (begin, at);
             words.count += 1;
-            at = end;
         }
         Some(words)
     }
@@ -443,6 +447,10 @@ fn time_of_day(field: &[u8]) -> Option<i64> {
 
 /// The number of lost events that a line reports; `None` for other lines.
 fn lost_events(line: &[u8]) -> Option<u64> {
+    // Most lines are requests, which begin with a number.
+    if line.first().is_some_and(u8::is_ascii_digit) {
+        return None;
+    }
     let mut words = blank_separated(line);
     let mut first = words.next()?;
     if first == b"Possibly" {

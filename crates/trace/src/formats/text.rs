@@ -264,13 +264,15 @@ pub(crate) fn decimal_time(field: &[u8], unit: TimeUnit, name: &str, column: u64
     let whole = if whole.is_empty() { 0 } else { unsigned(whole, name, column)? };
     let places = unit.digits() as usize;
     let mut rest = 0u64;
-    for i in 0..places {
-        let digit = fraction.get(i).map_or(0, |byte| byte.wrapping_sub(b'0'));
+    let stated = fraction.len().min(places);
+    for byte in &fraction[..stated] {
+        let digit = byte.wrapping_sub(b'0');
         if digit > 9 {
             return bad("is not a time");
         }
         rest = rest * 10 + u64::from(digit);
     }
+    rest *= 10u64.pow((places - stated) as u32);
     if let Some(beyond) = fraction.get(places..) {
         if !beyond.iter().all(u8::is_ascii_digit) {
             return bad("is not a time");
