@@ -56,16 +56,9 @@ presets! {
         "GenshinImpactInstall": "phones/genshin_impact_install",
         "PUBGInstall": "phones/pubg_install",
     }
-    "phones-recorded" {
-        "TelegramRecorded": "phones/telegram_recorded",
-        "CallOfDutyRecorded": "phones/call_of_duty_recorded",
-        "GenshinImpactRecorded": "phones/genshin_impact_recorded",
-        "PUBGRecorded": "phones/pubg_recorded",
-    }
 }
 
-/// Groups of presets, each with its names: `applications` and `combos` as in the paper's tables, `phones`, and `phones-recorded`:
-/// the same traces with their clock jumps and suspected re-issues.
+/// Groups of presets, each with its names: `applications` and `combos` as in the paper's tables, and `phones`.
 pub fn groups() -> impl Iterator<Item = (&'static str, Vec<&'static str>)> {
     GROUPS.iter().map(|(group, models)| (*group, models.iter().map(|(name, _)| *name).collect()))
 }
