@@ -1,6 +1,6 @@
 """Compares the host model with Linux: block requests by role, of applications and of small programs.
 
-Each application of journal_workloads.py (scripts/data) runs once more under strace. Its file operations go to the
+Each application of journal_workloads.py runs once more under strace. Its file operations go to the
 host model, and the counts of requests and sectors, by role, are compared with those of the bundled recording
 of the same application on ext4. The programs of this file are recorded on a served device as they run.
 Needs strace; the programs need root, FUSE and loop devices.
