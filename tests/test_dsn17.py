@@ -173,7 +173,7 @@ def test_a_claim_whose_study_needs_root_is_judged_where_its_results_are_and_name
 
 
 def test_flushes_around_a_commit_are_joined_with_it_and_others_are_not() -> None:
-    sys.path.insert(0, str(ROOT / "scripts"))
+    sys.path.insert(0, str(ROOT / "scripts/data"))
     try:
         from record_journal import _as_asked
     finally:

@@ -43,7 +43,6 @@ NOT_RUN = {
     "run power-cuts|report power-cuts|query .* --study power-cuts": "root, minutes; test_cut_study.py",
     "reproduce|papers|claims": "minutes; test_reproduce.py, test_claims.py, test_dsn17.py, test_fast12.py, "
     "test_systor24.py",
-    "report phones": "minutes; test_phones_page.py",
     "run study.toml --on|run study.toml --shard .*SLURM|run .*JOB_COMPLETION": "a cluster; test_cluster.py",
     "run .* s3:": "a bucket; test_bucket.py",
     "fleet": "test_fleet.py, test_fleet_page.py, test_fleet_bucket.py",

@@ -69,7 +69,8 @@ def report(
         from emmclab.papers.pages import write_judged_page
 
         judged = write_judged_page(found, page, figures)
-        count, told = judged.figures, told | judged.told
+        count = judged.figures
+        told |= {"claims": [claim.to_dict() for claim in judged.claims]}
     elif found.cuts:
         from emmclab.pages.cuts import write_cuts_report
         from emmclab.studies.verdicts import cut_verdicts

@@ -48,8 +48,7 @@ def reproduce(
             help="A study of a paper (`emmclab papers`): `iiswc15`, `implications` (of the same, as "
             "experiments), `advil12`, `advil-live` (of the same, with programs on ext4; as root), "
             "`dsn17`, `dsn17-crash` (of the same, with power cut; as root), `fast12`, or `systor24` (on the "
-            "traces of --traces). Or `phones`: IISWC 2015 judged again for phones of 2022. Or "
-            "`findings`: results that no paper of the list has.",
+            "traces of --traces). Or `findings`: results that no paper of the list has.",
         ),
     ] = "iiswc15",
     jobs: Jobs = 0,
@@ -95,10 +94,10 @@ def reproduce(
     told: dict[str, object] = {"digest": found.digest, "reading": found.about["reading"]}
     if recordings is not None:
         told["recordings"] = found.about["recordings"]
-    judged, count, more = write_judged_page(found, html, figures)
-    told |= more
+    judged, count = write_judged_page(found, html, figures)
     if as_json:
-        print_json({"report": str(html.resolve()), **told})
+        claims = [claim.to_dict() for claim in judged]
+        print_json({"report": str(html.resolve()), **told, "claims": claims})
         return
     console = stdout()
     if judged:
@@ -108,11 +107,8 @@ def reproduce(
         say(f"figures: {count} in {figures}")
     console.print(Text(f"Results: {found.digest} in {results / study.name}"), soft_wrap=True)
     console.print(Text(f"Report: {html.resolve()}"), soft_wrap=True)
-    if "answer" in more:
-        console.print(Text(more["answer"]), soft_wrap=True)
-    else:
-        show_headline(console, judged)
-        _name_the_rest(console, paper, len(judged))
+    show_headline(console, judged)
+    _name_the_rest(console, paper, len(judged))
 
 
 def _findings(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Any, NamedTuple, TypedDict
+from typing import Any, NamedTuple
 
 from emmclab.pages.assemble import assemble
 from emmclab.pages.head import Head, Provenance, Tile, lost
@@ -32,26 +32,17 @@ from emmclab.traces.reading import bundled_by_name
 _BADGES = {REPRODUCED: "yes", DIRECTION: "near", NOT: "no", RESTATED: "restated"}
 
 
-class Told(TypedDict, total=False):
-    """The content of a page for programs: its answer in a sentence, or the claims; some pages have more."""
-
-    answer: str
-    claims: list[dict[str, object]]
-
-
 class Judged(NamedTuple):
-    """The judged claims of a study, the number of figures written, and the page's content for programs."""
+    """The judged claims of a study, and the number of figures written."""
 
     claims: list[Claim]
     figures: int
-    told: Told
 
 
 def write_judged_page(results: Results, html: Path, figures: Path | None) -> Judged:
     """Judge the claims of a study and write its page; with a folder, also write each figure as a file."""
     claims = judge_study(results)
-    count = write_page(results, claims, html, figures)
-    return Judged(claims, count, told_of(results, claims))
+    return Judged(claims, write_page(results, claims, html, figures))
 
 
 def write_page(results: Results, judged: Sequence[Claim], html: Path | None, figures: Path | None) -> int:
@@ -61,18 +52,6 @@ def write_page(results: Results, judged: Sequence[Claim], html: Path | None, fig
     if html is not None:
         write_whole(html, page.render(results, judged, drawn))
     return write_drawings(drawn, figures) if figures is not None else 0
-
-
-def told_of(results: Results, judged: Sequence[Claim]) -> Told:
-    """Return the page's content for programs: the result of the page's own `to_dict`, else the claims.
-
-    A `to_dict` of a page returns the page's answer as `answer`, in one sentence.
-    """
-    page = page_of(results.about["name"])
-    if hasattr(page, "to_dict"):
-        told: Told = page.to_dict(results)
-        return told
-    return {"claims": [claim.to_dict() for claim in judged]}
 
 
 def page_of(study: str) -> Any:

@@ -204,7 +204,7 @@ def workloads() -> list[str]:
     """List the workloads that come with emmclab, group by group.
 
     >>> len(workloads())
-    37
+    33
     """
     return [name for names in workload_groups().values() for name in names]
 
@@ -214,11 +214,10 @@ def workload_groups() -> dict[str, list[str]]:
     """Return the groups of the workloads that come with emmclab, each with its names.
 
     `applications` and `combos` are those of IISWC 2015, from its published figures alone. `phones` are
-    applications of 2022 and their installations, fitted to public traces of a Pixel 6a; `phones-recorded` are
-    the same traces with their clock jumps and suspected re-issues.
+    applications of 2022 and their installations, fitted to public traces of a Pixel 6a.
 
     >>> {group: len(names) for group, names in workload_groups().items()}
-    {'applications': 18, 'combos': 7, 'phones': 8, 'phones-recorded': 4}
+    {'applications': 18, 'combos': 7, 'phones': 8}
     """
     return dict(_core.workload_presets())
 

@@ -266,17 +266,27 @@ fn unknown_missing_and_misspelt_keys_are_named_with_their_line() {
 }
 
 #[test]
+fn models_of_a_group_share_its_sources_unless_they_name_their_own() {
+    let sources = |name: &str| presets::model(name).unwrap().made_from;
+    let (plain, combo, movie) = (sources("Messaging"), sources("Music/WB"), sources("Movie"));
+    assert!(published().all(|name| sources(name).contains_key("service.read_us")));
+    assert_ne!(plain["bursts.opens_pct"], combo["bursts.opens_pct"]);
+    assert_eq!(plain["duration_s"], movie["duration_s"]);
+    assert!(movie["bursts.opens_pct"].contains(&"iiswc-fig5".to_owned()));
+    assert!(sources("Telegram").is_empty());
+}
+
+#[test]
 fn every_preset_value_says_where_it_comes_from() {
     for name in published() {
         let mut commented = false;
         for line in presets::text(name).unwrap().lines() {
-            let continues = commented && (line.starts_with(' ') || line.starts_with(']'));
             let sibling = commented && line.starts_with("mean_");
             if line.starts_with('#') {
                 commented = true;
             } else if line.contains('=') && !line.starts_with("name") && !line.starts_with("source") {
                 let note = line.starts_with("note");
-                assert!(commented || continues || sibling || note, "{name}: no source for `{line}`");
+                assert!(commented || sibling || note, "{name}: no source for `{line}`");
             }
             if line.is_empty() || line.starts_with('[') && !line.contains('=') {
                 commented = false;

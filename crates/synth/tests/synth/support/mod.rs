@@ -108,6 +108,6 @@ pub fn response_ms(request: &Request) -> f64 {
 /// The workloads of IISWC 2015, made from its published figures.
 pub fn published() -> impl Iterator<Item = &'static str> {
     emmclab_synth::presets::groups()
-        .filter(|(group, _)| !group.starts_with("phones"))
+        .filter(|(group, _)| *group != "phones")
         .flat_map(|(_, names)| names)
 }

@@ -1,9 +1,8 @@
-"""Fits the workload models of a phone of 2022 to its public traces: `phone_workloads.py TRACES write|check`.
+"""Fits the workload models of a phone of 2022 to its public traces: `make.py TRACES write|check`.
 
 TRACES is a folder with the `*.csv.gz` of MobileBlockIOTraces (Pixel 6a). `NAME_exec` is an application in
 use, `NAME_precond` the writes of its installation. Clock jumps are mended and suspected re-issues are
-dropped; of each application in use there is also a model of the trace as it was recorded. `check` says
-whether the models in presets/workloads/phones are what `emmclab fit` makes of the traces today.
+dropped. `check` says whether the models are what `emmclab fit` makes of the traces today.
 """
 
 from __future__ import annotations
@@ -15,8 +14,8 @@ from pathlib import Path
 from emmclab import read
 from emmclab.traces.workload import fit
 
-MODELS = Path(__file__).parents[1] / "presets" / "workloads" / "phones"
-#: Model and trace. Models of traces as they were recorded end in `Recorded`.
+MODELS = Path(__file__).parent
+#: Model and trace.
 TRACES = {
     "Telegram": "telegram_exec",
     "CallOfDuty": "cod_exec",
@@ -26,10 +25,6 @@ TRACES = {
     "CallOfDutyInstall": "cod_precond",
     "GenshinImpactInstall": "genshin_impact_precond",
     "PUBGInstall": "pubg_precond",
-    "TelegramRecorded": "telegram_exec",
-    "CallOfDutyRecorded": "cod_exec",
-    "GenshinImpactRecorded": "genshin_impact_exec",
-    "PUBGRecorded": "pubg_exec",
 }
 
 
@@ -39,20 +34,22 @@ def path_of(name: str) -> Path:
 
 
 def model_of(name: str, folder: Path) -> str:
-    """Return the text of a model."""
-    as_recorded = name.endswith("Recorded")
-    file = f"{TRACES[name]}.csv.gz"
-    trace = read(folder / file) if as_recorded else read(folder / file, mend_clock=True, drop_reissued=True)
+    """Return the text of a model, each list on one line."""
+    trace = read(folder / f"{TRACES[name]}.csv.gz", mend_clock=True, drop_reissued=True)
     text = fit(trace, name=name).to_toml()
     ledger = trace.ledger
-    treated = (
-        "as recorded"
-        if as_recorded
-        else f"{ledger['mended_jumps']:,} clock jumps mended, "
-        f"{ledger['dropped_reissues']:,} suspected re-issues dropped"
+    source = (
+        f'source = "fitted to {TRACES[name]} of MobileBlockIOTraces (Pixel 6a): '
+        f"{ledger['mended_jumps']:,} clock jumps mended, "
+        f'{ledger["dropped_reissues"]:,} suspected re-issues dropped"'
     )
-    source = f'source = "fitted to {TRACES[name]} of MobileBlockIOTraces (Pixel 6a): {treated}"'
-    return text.replace('source = "fitted to a trace"', source, 1)
+    return _on_one_line(text.replace('source = "fitted to a trace"', source, 1))
+
+
+def _on_one_line(text: str) -> str:
+    """Write the rows of the load curve, which `fit` puts on lines of their own, on one line."""
+    head, opening, rows = text.partition("curve = [")
+    return head + opening + ", ".join(row.strip(" ,") for row in rows.splitlines()[1:-1]) + "]\n"
 
 
 def main() -> int:

@@ -5,7 +5,7 @@
 # The loop device gets a phone's limits (requests of at most 512 KB, 128 KB of read-ahead). Its backing file lies on
 # this host's disk: order, sizes and think times are those of the workload, service times are those of the host.
 set -euo pipefail
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/../.."
 out=$(realpath -m "${1:?usage: record_bundled.sh FOLDER}")
 mkdir -p "$out"
 # The names of host and file stand in the traces: the same wherever they are made.
@@ -31,11 +31,11 @@ for name in messages-rollback messages-wal package-install media-stream browser-
     echo 128 >"/sys/block/${loop#/dev/}/queue/read_ahead_kb"
     mkfs.ext4 -q -E lazy_itable_init=0,lazy_journal_init=0 "$loop"
     mount -o noatime "$loop" "$work/mnt"
-    python3 scripts/bundled_workloads.py prepare "$name" "$work/mnt"
+    python3 scripts/data/bundled_workloads.py prepare "$name" "$work/mnt"
     sync -f "$work/mnt"
     echo 3 >/proc/sys/vm/drop_caches
     .venv/bin/emmclab record --device "$loop" --buffer-kb 16384 -o "$out/$name.parquet" -- \
-        sh -c "python3 scripts/bundled_workloads.py run $name $work/mnt; sync -f $work/mnt; sleep 1"
+        sh -c "python3 scripts/data/bundled_workloads.py run $name $work/mnt; sync -f $work/mnt; sleep 1"
     umount "$work/mnt"
     losetup -d "$loop"
     loop=

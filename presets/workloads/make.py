@@ -1,9 +1,9 @@
-"""Makes the workload models in presets/workloads only from the published tables in presets/published.
+"""Makes the workload models of this folder only from the published tables in presets/published.
 
-    .venv/bin/python scripts/generate_workloads.py write    writes them
-    .venv/bin/python scripts/generate_workloads.py check    says which are not what this program makes
+    .venv/bin/python presets/workloads/make.py write    writes them
+    .venv/bin/python presets/workloads/make.py check    says which are not what this program makes
 
-The rules are in presets/workloads/README.md. Standard library only; the same tables give the same bytes.
+The rules are in README.md. Standard library only; the same tables give the same bytes.
 """
 
 from __future__ import annotations
@@ -13,11 +13,12 @@ import math
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
+from pathlib import Path
 
-from workload_histograms import LARGEST_READ_KB, geometric, histogram, log_normal, returning
-from workload_tables import OTHERS, PRESETS, Row, rows, small_shares, solve
+from histograms import LARGEST_READ_KB, geometric, histogram, log_normal, returning
+from tables import OTHERS, Row, rows, small_shares, solve
 
-OUT = PRESETS / "workloads"
+OUT = Path(__file__).parent
 
 #: Applications below one request per second (Characteristic 4), and the others of Characteristic 6.
 SLOW = {"Idle", "CallIn", "CallOut", "YouTube", "WebBrowsing"}
@@ -100,16 +101,66 @@ def number(value: float, digits: int) -> str:
     return text + "0" if text.endswith(".") else text
 
 
-def pairs(items: Iterable[tuple[str, int]], per_line: int) -> str:
-    """Format a list of pairs as TOML."""
-    texts = [f"[{value}, {weight}]" for value, weight in items]
-    lines = [", ".join(texts[i : i + per_line]) for i in range(0, len(texts), per_line)]
-    return "[\n" + "".join(f"    {line},\n" for line in lines) + "]"
+def pairs(items: Iterable[tuple[str, object]]) -> str:
+    """Format a list of pairs as TOML, on one line."""
+    return f"[{', '.join(f'[{value}, {weight}]' for value, weight in items)}]"
 
 
-def points_us(points: Sequence[tuple[int, float]]) -> list[str]:
+def points_us(points: Sequence[tuple[int, float]]) -> str:
     """Format points of KB and microseconds as TOML."""
-    return [f"[{kb}.0, {ms * 1e3:.0f}]" for kb, ms in points]
+    return pairs((f"{kb}.0", f"{ms * 1e3:.0f}") for kb, ms in points)
+
+
+def made_from(name: str = "", *, combo: bool) -> dict[str, list[str]]:
+    """Return the sources by parameter; without a name, those that all applications, or all combos, share.
+
+    Constants have the id of the claim from which they were taken.
+    """
+    sizes = [f"{TABLE_3}.{column}" for column in SIZE_COLUMNS]
+    if combo:
+        # Request counts are arrival rate x duration; shares of 4 KB are those of the individual traces.
+        sizes += [f"{TABLE_4}.arrival_rate_per_s", f"{TABLE_4}.duration_s"]
+    sizes += ["iiswc-c2", *(["iiswc-fig4-small"] if name in FIGURE_4 else [])]
+    spatial, temporal = (f"{TABLE_4}.{kind}_locality_pct" for kind in ("spatial", "temporal"))
+    response = [f"{TABLE_4}.mean_response_ms"]
+    times = [f"{TABLE_4}.no_wait_pct", f"{TABLE_4}.mean_service_ms"]
+    speeds = ["iiswc-throughput-read", "iiswc-throughput-write"]
+    figure_5 = ["iiswc-fig5"] if name in FIGURE_5 else []
+    bursts = ["iiswc-combo-gap" if combo else "iiswc-c6", *(["iiswc-c4"] if name in SLOW else []), *figure_5]
+    return {
+        "duration_s": [f"{TABLE_4}.{column}" for column in TIME_COLUMNS],
+        "reads.sizes_kb": sizes,
+        "writes.sizes_kb": sizes,
+        "reads.sequential_pct": [spatial],
+        "writes.sequential_pct": [spatial],
+        "reads.reaccess_pct": [temporal],
+        "writes.reaccess_pct": [temporal],
+        "bursts.opens_pct": bursts,
+        **({"bursts.think_us": ["iiswc-fig6"]} if name == "Movie" else {}),
+        "bursts.rounds": [f"{TABLE_4}.no_wait_pct"],
+        "bursts.idle_ms": [f"{TABLE_4}.duration_s", *times, *bursts],
+        "service.no_wait_pct": [f"{TABLE_4}.no_wait_pct"],
+        "service.mean_service_ms": [f"{TABLE_4}.mean_service_ms"],
+        "service.mean_response_ms": response,
+        "service.round_requests": response + times + figure_5,
+        "service.wake_up_ms": [f"{TABLE_4}.mean_service_ms", *speeds, *figure_5],
+        "service.read_us": ["iiswc-throughput-read"],
+        "service.write_us": ["iiswc-throughput-write"],
+    }
+
+
+def sources_text(sources: dict[str, list[str]]) -> str:
+    """Format sources by parameter as TOML."""
+    return "".join(f"{json.dumps(key)} = {json.dumps(of)}\n" for key, of in sources.items())
+
+
+def shared_sources(*, combo: bool) -> str:
+    """Return the text of the file with the sources that all applications, or all combos, share."""
+    return (
+        f"# Sources of parameters that all {'combos' if combo else 'applications'} share unless a model "
+        "names its own:\n# published columns, and ids of claims whose words gave a constant.\n"
+        + sources_text(made_from(combo=combo))
+    )
 
 
 class Model:
@@ -222,6 +273,12 @@ class Model:
     def _head(self) -> list[str]:
         row = self.row
         note = COMBO_NOTE if row.combo else NOTES.get(row.name)
+        shared = made_from(combo=row.combo)
+        own = {
+            key: sources
+            for key, sources in made_from(row.name, combo=row.combo).items()
+            if shared.get(key) != sources
+        }
         rates = f"{row.times['arrival_rate_per_s']} requests/s, {row.times['access_rate_kb_per_s']} KB/s"
         return [
             f"# {row.name} as the IISWC 2015 paper (Zhou et al.) publishes it; not one value is taken from "
@@ -234,48 +291,7 @@ class Model:
             f"duration_s = {number(self.totals.duration_s, 2)}",
             "# Section II: Nexus 5; Table V: 32 GB.",
             "address_space_gb = 32",
-            "[made_from]",
-            "# Sources of parameters: published columns, and ids of claims whose words gave a constant.",
-            *(f"{json.dumps(key)} = {json.dumps(sources)}" for key, sources in self.made_from() if sources),
-        ]
-
-    def made_from(self) -> list[tuple[str, list[str]]]:
-        """Return the sources by parameter. Constants have the id of the claim from which they were taken."""
-        row, name = self.row, self.row.name
-        sizes = [f"{TABLE_3}.{column}" for column in SIZE_COLUMNS]
-        if row.combo:
-            # Request counts are arrival rate x duration; shares of 4 KB are those of the individual traces.
-            sizes += [f"{TABLE_4}.arrival_rate_per_s", f"{TABLE_4}.duration_s"]
-        sizes += ["iiswc-c2"]
-        small = ["iiswc-fig4-small"] if name in FIGURE_4 else []
-        spatial, temporal = (f"{TABLE_4}.{kind}_locality_pct" for kind in ("spatial", "temporal"))
-        response = [f"{TABLE_4}.mean_response_ms"]
-        times = [f"{TABLE_4}.no_wait_pct", f"{TABLE_4}.mean_service_ms"]
-        speeds = ["iiswc-throughput-read", "iiswc-throughput-write"]
-        bursts = ["iiswc-c6"] if not row.combo else ["iiswc-combo-gap"]
-        if name in SLOW:
-            bursts += ["iiswc-c4"]
-        figure_5 = ["iiswc-fig5"] if name in FIGURE_5 else []
-        figure_6 = ["iiswc-fig6"] if name == "Movie" else []
-        return [
-            ("duration_s", [f"{TABLE_4}.{column}" for column in TIME_COLUMNS]),
-            ("reads.sizes_kb", [*sizes, *small]),
-            ("writes.sizes_kb", [*sizes, *small]),
-            ("reads.sequential_pct", [spatial]),
-            ("writes.sequential_pct", [spatial]),
-            ("reads.reaccess_pct", [temporal]),
-            ("writes.reaccess_pct", [temporal]),
-            ("bursts.opens_pct", bursts + figure_5),
-            ("bursts.think_us", figure_6),
-            ("bursts.rounds", [f"{TABLE_4}.no_wait_pct"]),
-            ("bursts.idle_ms", [f"{TABLE_4}.duration_s", *times, *bursts, *figure_5]),
-            ("service.no_wait_pct", [f"{TABLE_4}.no_wait_pct"]),
-            ("service.mean_service_ms", [f"{TABLE_4}.mean_service_ms"]),
-            ("service.mean_response_ms", response),
-            ("service.round_requests", response + times + figure_5),
-            ("service.wake_up_ms", [f"{TABLE_4}.mean_service_ms", *speeds, *figure_5]),
-            ("service.read_us", ["iiswc-throughput-read"]),
-            ("service.write_us", ["iiswc-throughput-write"]),
+            *(["[made_from]", "# Its own sources.", sources_text(own).rstrip()] if own else []),
         ]
 
     def _operation(self, kind: str) -> list[str]:
@@ -325,7 +341,7 @@ class Model:
             f"# assumption: {own_small:.1f} % of these are of 4 KB ({all_small:.1f} % of all requests; "
             f"{why}); "
             "the rest falls by a power law.",
-            f"sizes_kb = {pairs(((f'{size}.0', count) for size, count in counts.items()), 8)}",
+            f"sizes_kb = {pairs(((f'{size}.0', count) for size, count in counts.items()))}",
             f"# Table IV: spatial locality {row.times['spatial_locality_pct']} %; assumption: reads and "
             "writes alike.",
             f"sequential_pct = {number(row.number('spatial_locality_pct'), 4)}",
@@ -340,11 +356,11 @@ class Model:
             "# assumption: the share of a size that returns falls with the square root of the size "
             "(file-system "
             "metadata and database pages are small).",
-            f"reaccess_kb = {pairs(((f'{size}.0', n) for size, n in back.items()), 8) if back else '[]'}",
+            f"reaccess_kb = {pairs(((f'{size}.0', n) for size, n in back.items()))}",
             "# assumption: one new place in five is ever returned to.",
             "reused_starts_pct = 20.0",
             "# assumption: octaves of distance are equally likely.",
-            f"reuse_requests = {pairs(((str(2**i), 1) for i in range(11)), 12)}",
+            f"reuse_requests = {pairs((str(2**i), 1) for i in range(11))}",
         ]
 
     def _bursts(self) -> list[str]:
@@ -354,13 +370,13 @@ class Model:
             f"# assumption ({self.why_opens}).",
             f"opens_pct = {number(self.opens, 2)}",
             "# assumption: geometric.",
-            f"rounds = {pairs(((str(length), n) for length, n in self.rounds.items()), 12)}",
+            f"rounds = {pairs(((str(length), n) for length, n in self.rounds.items()))}",
             "# assumption: several requests within a millisecond, as a file system issues a transaction; "
             "log-uniform, "
             "60 us to 1 ms.",
-            f"think_us = {pairs(((number(gap, 1), 1) for gap in THINK_US), 8)}",
+            f"think_us = {pairs((number(gap, 1), 1) for gap in THINK_US)}",
             f"# assumption: log-normal (sigma 1.5){above}; its mean is what Table IV's duration leaves.",
-            f"idle_ms = {pairs(((number(gap, 3), 1) for gap in self.idle_ms), 8)}",
+            f"idle_ms = {pairs((number(gap, 3), 1) for gap in self.idle_ms)}",
             "# assumption: reads and writes apart.",
             "op_mixing_pct = 0.0",
             "# assumption: half of the longer bursts of writes end like a journal transaction.",
@@ -390,7 +406,6 @@ class Model:
                 wake = "at least 1 ms; Figure 3 leaves no more of the mean service time"
             elif self.left_ms >= 25:
                 wake = "at most 25 ms"
-        writes = points_us(WRITE_MS)
         return [
             "[service]",
             "# Table IV.",
@@ -398,13 +413,13 @@ class Model:
             f"mean_service_ms = {number(row.number('mean_service_ms'), 2)}",
             f"mean_response_ms = {number(row.number('mean_response_ms'), 2)}",
             f"# assumption: {rounds}.",
-            f"round_requests = {pairs(((str(length), n) for length, n in self.round_requests.items()), 12)}",
+            f"round_requests = {pairs(((str(length), n) for length, n in self.round_requests.items()))}",
             "# assumption: a driver fetches a request within tens of microseconds.",
             f"fetch_us = {number(FETCH_US, 1)}",
             "# Figure 3: 13.94 MB/s at 4 KB, 99.65 at 256 KB; power law between.",
-            f"read_us = [{', '.join(points_us(READ_MS))}]",
+            f"read_us = {points_us(READ_MS)}",
             "# Figure 3: 5.18 MB/s at 4 KB, 19 at 256 KB, 56.15 at 16 MB; power law between.",
-            f"write_us = [\n    {', '.join(writes[:7])},\n    {', '.join(writes[7:])},\n]",
+            f"write_us = {points_us(WRITE_MS)}",
             "# assumption.",
             "jitter_pct = [[85.0, 1], [100.0, 1], [115.0, 1]]",
             "# assumption: the paper gives no threshold (Characteristic 4).",
@@ -429,6 +444,15 @@ def file_name(name: str) -> str:
     return spaced.replace("/", "_").replace("You_Tube", "YouTube").lower() + ".toml"
 
 
+def texts() -> dict[Path, str]:
+    """Return the texts of all files."""
+    shared = {
+        OUT / "made_from" / f"{group}.toml": shared_sources(combo=group == "combos")
+        for group in ("applications", "combos")
+    }
+    return {OUT / file_name(model.row.name): model.text() for model in models()} | shared
+
+
 def main() -> int:
     """Write the models, or compare them with the existing files."""
     action = sys.argv[1] if len(sys.argv) == 2 else ""
@@ -436,15 +460,15 @@ def main() -> int:
         print(__doc__)
         return 2
     stale = []
-    for model in models():
-        path, text = OUT / file_name(model.row.name), model.text()
+    for path, text in texts().items():
         if action == "write":
+            path.parent.mkdir(exist_ok=True)
             path.write_text(text)
         elif not path.exists() or path.read_text() != text:
             stale.append(path.name)
     if stale:
         print(f"not what the published tables give: {', '.join(stale)}")
-        print("`scripts/generate_workloads.py write` makes them; change the script, not the files")
+        print("`presets/workloads/make.py write` makes them; change the program, not the files")
     return 1 if stale else 0
 
 

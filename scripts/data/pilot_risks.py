@@ -1,6 +1,6 @@
 """Measures what a power cut may lose with each pilot solution: python/emmclab/data/pilot-risks.json.
 
-    .venv/bin/python scripts/pilot_risks.py [--cuts 500] [--operations 60] [--solution lfs]
+    .venv/bin/python scripts/data/pilot_risks.py [--cuts 500] [--operations 60] [--solution lfs]
 
 Needs root, FUSE, loop devices and mkfs.ext4. Each solution runs the workloads of `emmclab crash` on a device
 with a cache; if a solution does not sync some files, their syncs return at once. States are those that the
@@ -22,7 +22,7 @@ from emmclab.devices.device import Device
 from emmclab.studies.cut_result import CutOptions
 from emmclab.studies.kinds.cuts import run_cuts
 
-_OUT = Path(__file__).parents[1] / "python/emmclab/data/pilot-risks.json"
+_OUT = Path(__file__).parents[2] / "python/emmclab/data/pilot-risks.json"
 _DEVICE, _CAPACITY = "emmc51-cache", "256MB"
 #: A second device under a log of power cuts has no cache.
 _SECOND = {"nvm-buffer": "pcm-16mb", "raid0": "emmc51-tlc"}
@@ -98,14 +98,24 @@ def main() -> None:
             row = _explore(name, workload, layers, settings, given.cuts, given.operations)
             measured[name].append(row)
             print(f"{name} {workload}: {row['lost_states']:,} of {row['states']:,} states", file=sys.stderr)
-    command = f"scripts/pilot_risks.py --cuts {given.cuts} --operations {given.operations}"
+    command = f"scripts/data/pilot_risks.py --cuts {given.cuts} --operations {given.operations}"
     about = {
         "command": command,
         "device": f"{_DEVICE}, {_CAPACITY}",
         "second": _SECOND,
         "solutions": measured,
     }
-    _OUT.write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
+    _OUT.write_text(_text(about), encoding="utf-8")
+
+
+def _text(about: dict[str, Any]) -> str:
+    """Return the file, with a line for each workload of a solution."""
+    solutions = ",\n".join(
+        f"  {json.dumps(name)}: [\n" + ",\n".join(f"   {json.dumps(row)}" for row in rows) + "\n  ]"
+        for name, rows in about["solutions"].items()
+    )
+    head = "".join(f" {json.dumps(key)}: {json.dumps(about[key])},\n" for key in about if key != "solutions")
+    return f'{{\n{head} "solutions": {{\n{solutions}\n }}\n}}\n'
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-PRESETS = Path(__file__).parents[1] / "presets"
+PUBLISHED = Path(__file__).parents[1] / "published"
 
 #: Characteristic 2 is about 15 of the 18 applications; these are the others.
 OTHERS = {"Movie": 15.0, "Booting": 30.0, "CameraVideo": 35.0}
@@ -48,7 +48,7 @@ def rows() -> list[Row]:
     """Return the published rows, in the paper's order."""
 
     def table(name: str) -> list[dict[str, str]]:
-        with (PRESETS / "published" / name).open(newline="") as file:
+        with (PUBLISHED / name).open(newline="") as file:
             return list(csv.DictReader(file))
 
     times = {row["application"]: row for row in table("iiswc15_table4_timing.csv")}
