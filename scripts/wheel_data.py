@@ -14,8 +14,8 @@ from typer.core import TyperOption
 import notices
 from emmclab import __version__
 from emmclab.cli import application
+from emmclab.cli.command_groups import walked
 from emmclab.cli.failures import EXIT_CODES
-from emmclab.cli.listing import walked
 
 CHANGELOG = Path(__file__).parents[1] / "CHANGELOG.md"
 

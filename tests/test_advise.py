@@ -17,7 +17,7 @@ from emmclab.devices.advise_lifetime import said
 from emmclab.devices.device import Device
 from emmclab.errors import ConfigError
 from emmclab.pages.advice import write_advice
-from emmclab.runtime.place import Folder
+from emmclab.runtime.result_storage import Folder
 from emmclab.studies import Serial, Study
 from emmclab.studies.advise_deep import Deep, advise_deep, space_of, taken
 from test_report_page import Visit

@@ -17,7 +17,7 @@ from conftest import ROOT, emmclab, emmclab_json
 from emmclab.apps.closed_loop import STATES, applications, dominating, hosts, parts_of, run_application
 from emmclab.cli import application
 from emmclab.cli.apps import COMMANDS
-from emmclab.cli.listing import walked
+from emmclab.cli.command_groups import walked
 from emmclab.errors import ConfigError
 
 SMALL = """

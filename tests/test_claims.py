@@ -42,8 +42,8 @@ from emmclab.papers.claims import (
     studies_of,
     verdict,
 )
-from emmclab.papers.iiswc15.readings import PRIMARY, readings
-from emmclab.papers.measuring import find_measure, taken
+from emmclab.papers.iiswc15.page_size_readings import PRIMARY, readings
+from emmclab.papers.measures import find_measure, taken
 from emmclab.papers.registry import WORKS, papers, studies
 from emmclab.studies import Results, Study
 from emmclab.studies.store import Store

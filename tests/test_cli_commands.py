@@ -14,7 +14,7 @@ from rich.text import Text
 import emmclab as package
 from conftest import emmclab, emmclab_json
 from emmclab.cli import COMMANDS, application
-from emmclab.cli.listing import walked
+from emmclab.cli.command_groups import walked
 from emmclab.traces.profile_fields import LEDGER_MEANINGS
 
 SIZE_AND_TIMING = [

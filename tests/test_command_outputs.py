@@ -9,7 +9,7 @@ import pytest
 
 from conftest import PATIENCE_S, ROOT, emmclab, environment
 from emmclab.cli import application
-from emmclab.cli.listing import walked
+from emmclab.cli.command_groups import walked
 from repository import complain
 
 

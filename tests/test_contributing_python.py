@@ -67,7 +67,7 @@ def test_an_option_of_a_run_is_declared_and_has_an_effect(package: Path, trace: 
         '        aging = parse_precondition(given["precondition"])\n',
         '        traces = traces * given["copies"]\n',
     )
-    insert(package / "cli" / "simulation.py", "    images: Images = DEFAULTS", field)
+    insert(package / "cli" / "simulation_options.py", "    images: Images = DEFAULTS", field)
     grid = package / "studies" / "grid.py"
     insert(grid, "    wrap_addresses: bool", '    copies: int = DEFAULTS["copies"]\n')
     insert(grid, '"rate", "wrap_addresses")', '"copies", ')

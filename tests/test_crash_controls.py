@@ -15,16 +15,16 @@ from hypothesis import strategies as st
 from conftest import need
 from emmclab.crash.checks import check_for
 from emmclab.crash.controls import Control, Controls
+from emmclab.crash.device_capacity import scaled_down
 from emmclab.crash.explore import Exploration, Options, open_run
-from emmclab.crash.found import Taken
 from emmclab.crash.judging import fault_of, lines_of, require
 from emmclab.crash.recording import MOUNTED, Workload
-from emmclab.crash.scaling import scaled_down
-from emmclab.crash.session import Kept, Session
+from emmclab.crash.recovered_files import Taken
+from emmclab.crash.stored_log import Kept, Session
 from emmclab.crash.summary import KEPT, NOT_CHECKED, NOT_TESTED, verdict
 from emmclab.devices.device import Device
 from emmclab.errors import ConfigError
-from test_crash_grounds import dm_log
+from test_verdict_inputs import dm_log
 
 #: Checks that come with emmclab, with lines that each understands.
 SUM = "0" * 64

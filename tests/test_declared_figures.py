@@ -18,14 +18,14 @@ from emmclab.devices import result_text
 from emmclab.devices.advise import FIGURES, ORDERS
 from emmclab.devices.advise_journal import MODE_FIGURES
 from emmclab.devices.advise_lifetime import LIFETIME
-from emmclab.devices.beside import BESIDE
 from emmclab.devices.one_at_a_time import MAIN
+from emmclab.devices.recorded_vs_simulated import BESIDE
 from emmclab.devices.result import _SECOND, _WAITS, at, second_figures, ufs_figures
 from emmclab.devices.result_fields import ResultField, layer_field, result_field, result_fields, shown_fields
-from emmclab.devices.spread import SPREAD_FIGURES
+from emmclab.devices.seed_statistics import SPREAD_FIGURES
 from emmclab.live.status_types import LiveStatus
 from emmclab.pages import simulation
-from emmclab.pages.plots import simulated
+from emmclab.pages.plots import simulation as simulation_plots
 from emmclab.studies.summary import METRICS
 
 #: Tables of figures, on the terminal and on pages.
@@ -44,7 +44,7 @@ TABLES = {
     "parts of the mean response": shown_fields(_WAITS),
     "lifetime": (LIFETIME,),
     "figures over seeds": SPREAD_FIGURES,
-    "charts of runs": (simulated._MEAN, simulated._SPACE, simulated._WAF),
+    "charts of runs": (simulation_plots._MEAN, simulation_plots._SPACE, simulation_plots._WAF),
     "the answer of a run": (result_text._MEAN, result_text._P99),
     "the second device": shown_fields(tuple(_SECOND.values())),
     "the live view": show_live.FIGURES,

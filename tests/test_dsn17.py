@@ -18,12 +18,12 @@ from emmclab.papers import claims
 from emmclab.papers.claims import judge_study
 from emmclab.papers.dsn17.crash import recovers
 from emmclab.papers.dsn17.journaling import DEVICES, IDEAL, MODES, PROGRAMS, seconds
-from emmclab.papers.measuring import taken
+from emmclab.papers.measures import taken
 from emmclab.papers.pages import write_page
 from emmclab.papers.registry import papers
 from emmclab.studies import Results
-from emmclab.studies.cut_result import CutCell, CutResult, FirstLoss
 from emmclab.studies.input import Input
+from emmclab.studies.power_cut_cell import CutCell, CutResult, FirstLoss
 
 TRACES = {path.stem: path for path in lab.bundled(annotated=True)}
 

@@ -33,8 +33,8 @@ from emmclab.devices.durability import (
     report_of,
     write,
 )
-from emmclab.devices.durability.pattern import Kind
 from emmclab.devices.durability.records import BLOCK, SECTOR
+from emmclab.devices.durability.write_pattern import Kind
 from emmclab.errors import ConfigError, FormatError
 from emmclab.live.control import Control
 

@@ -15,7 +15,7 @@ from rich.text import Text
 import emmclab as lab
 from conftest import emmclab
 from emmclab.cli.data_console import DataConsole
-from emmclab.cli.show import framed, show_explained
+from emmclab.cli.show_profile import framed, show_explained
 from emmclab.devices.device import Device
 
 COLUMNS = 80

@@ -10,7 +10,7 @@ import pytest
 from conftest import emmclab
 from emmclab.apps.closed_loop import order_note_of, run_application
 from emmclab.devices.device import Device
-from emmclab.devices.fitted import Fitted, order_note, pair_note, runs_note
+from emmclab.devices.fit_sources import Fitted, order_note, pair_note, runs_note
 from emmclab.devices.provenance import Provenance
 from emmclab.traces.reading import read
 

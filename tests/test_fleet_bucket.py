@@ -13,8 +13,8 @@ import pytest
 from conftest import PATIENCE_S, Server, biotracer, emmclab
 from emmclab.errors import ConfigError, InputError
 from emmclab.fleet import Table, profile_fleet
-from emmclab.fleet.copy import Copy
-from emmclab.fleet.source import InBucket, source_of
+from emmclab.fleet.bucket_copy import Copy
+from emmclab.fleet.recording_source import InBucket, source_of
 from emmclab.runtime.bucket import Bucket
 from emmclab.runtime.files import left_aside
 from emmclab.runtime.local_copies import scratch

@@ -18,7 +18,7 @@ import emmclab as lab
 from conftest import ROOT, biotracer
 from emmclab import _core
 from emmclab.cli import application
-from emmclab.cli.spelling import spelled_out
+from emmclab.cli.optional_value import spelled_out
 from pages import BLOCK, File, Step, parts, run
 from perfetto_messages import recording
 from repository import complain, place, tracked

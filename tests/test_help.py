@@ -14,8 +14,8 @@ from typer.core import TyperGroup
 
 from conftest import emmclab
 from emmclab.cli import COMMANDS, PANELS, application, overview, prepared
-from emmclab.cli.listing import walked
-from emmclab.cli.spelling import spelled_out
+from emmclab.cli.command_groups import walked
+from emmclab.cli.optional_value import spelled_out
 from repository import complain, place, tracked
 
 EVERY = dict(walked(application()))

@@ -10,7 +10,7 @@ import pytest
 from conftest import emmclab
 from emmclab.cli import application
 from emmclab.cli.command import ALONE, EXCLUSIVE, NEEDS, Command
-from emmclab.cli.listing import walked
+from emmclab.cli.command_groups import walked
 from emmclab.errors import ConfigError
 
 COMMANDS: dict[str, Any] = {

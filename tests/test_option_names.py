@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from emmclab.cli import application
-from emmclab.cli.listing import walked
+from emmclab.cli.command_groups import walked
 from emmclab.studies.tables import rows_of
 
 

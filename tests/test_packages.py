@@ -18,7 +18,7 @@ import pytest
 from conftest import PATIENCE_S, ROOT
 from emmclab import __version__
 from emmclab.cli import application
-from emmclab.cli.listing import walked
+from emmclab.cli.command_groups import walked
 
 sys.path.insert(0, str(ROOT / "scripts"))
 from wheel_data import write

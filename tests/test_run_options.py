@@ -15,7 +15,7 @@ from conftest import emmclab, emmclab_json
 from emmclab import _core
 from emmclab.apps.closed_loop import run_application
 from emmclab.cli import application
-from emmclab.cli.listing import walked
+from emmclab.cli.command_groups import walked
 from emmclab.devices.run_options import DEFAULTS, RUN_OPTIONS, RunOptions, checked
 from emmclab.errors import ConfigError
 from emmclab.live.serve import serve

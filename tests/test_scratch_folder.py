@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from emmclab.crash.scratch import remove_left
+from emmclab.crash.scratch_folders import remove_left
 from emmclab.errors import InputError
 from emmclab.runtime.files import left_aside
 from emmclab.runtime.local_copies import scratch

@@ -17,7 +17,7 @@ from emmclab.cli import main
 from emmclab.errors import ConfigError
 from emmclab.studies import Study
 from emmclab.studies.search import Found, Objective, Trial, dominates
-from emmclab.studies.space import Range, Space
+from emmclab.studies.search_space import Range, Space
 
 STUDY = """
 name = "tuned"

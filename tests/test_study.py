@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 
 from conftest import COMMAND, PATIENCE_S, emmclab, emmclab_json, environment, kept_cells
-from emmclab.cli.meter import remaining
+from emmclab.cli.progress import remaining
 from emmclab.errors import ConfigError, InputError
 from emmclab.runtime.files import sweep
 from emmclab.studies import Results, Serial, Study, run_study
 from emmclab.studies.expansion import expand
-from emmclab.studies.kept import Kept
+from emmclab.studies.result_rows import Kept
 from emmclab.studies.store import Store
 from emmclab.studies.summary import named, summaries
 

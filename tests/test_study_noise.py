@@ -11,16 +11,16 @@ from conftest import emmclab
 from emmclab.devices.advise import Advice, Advised
 from emmclab.devices.advise_journal import JournalAdvice
 from emmclab.devices.advise_state import GIVEN, State
-from emmclab.devices.intervals import positive_interval
 from emmclab.devices.result import Result
 from emmclab.devices.result_text import comparison_headlines
-from emmclab.pages.plots.swept import over_values
+from emmclab.devices.seed_statistics import positive_interval
+from emmclab.pages.plots.sweep import over_values
 from emmclab.pages.search import headline as search_headline
 from emmclab.pages.study import figures, headline
 from emmclab.studies import Results, Study
 from emmclab.studies.effects import effects_of
 from emmclab.studies.search import Found, Objective, Trial
-from emmclab.studies.space import Space
+from emmclab.studies.search_space import Space
 from emmclab.studies.summary import summaries
 from emmclab.studies.verdicts import rankings
 

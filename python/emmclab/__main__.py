@@ -13,7 +13,7 @@ def main() -> int:
     try:
         from emmclab.cli import prepared
         from emmclab.cli.failures import run
-        from emmclab.cli.spelling import spelled_out
+        from emmclab.cli.optional_value import spelled_out
 
         command = prepared(sys.argv[1:])
     except KeyboardInterrupt:

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any, NotRequired, TypedDict, cast
 
 from emmclab import _core
 from emmclab.devices.device import Device
-from emmclab.devices.fitted import runs_note
+from emmclab.devices.fit_sources import runs_note
 from emmclab.devices.layers import Setting, stack
 from emmclab.devices.preconditioning import no_trace
 from emmclab.devices.result import Result
 from emmclab.runtime.document import Document
 from emmclab.runtime.files import noted
-from emmclab.traces.made_types import MadeFrom
+from emmclab.traces.provenance_types import MadeFrom
 
 if TYPE_CHECKING:
     from emmclab.apps.result_types import AppFields, AppRun, LearnedTime

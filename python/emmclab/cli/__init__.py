@@ -16,10 +16,10 @@ from typer.core import TyperGroup
 
 from emmclab import __version__
 from emmclab.cli import failures
+from emmclab.cli.command_groups import add_commands, listed
 from emmclab.cli.console import put, stdout
-from emmclab.cli.helping import examples
-from emmclab.cli.listing import add_commands, listed
-from emmclab.cli.spelling import spelled_out
+from emmclab.cli.help_format import examples
+from emmclab.cli.optional_value import spelled_out
 
 #: The commands by panel of the help, in its order. The module of its name registers a command.
 PANELS = {

@@ -13,14 +13,14 @@ from rich.table import Table
 from rich.text import Text
 
 from emmclab.cli.console import print_json, say, stdout
-from emmclab.cli.helping import examples
-from emmclab.cli.meter import Counter
-from emmclab.cli.names import one_of
+from emmclab.cli.help_format import examples
+from emmclab.cli.name_completion import one_of
 from emmclab.cli.options import AsJson, Reading, TraceFiles, with_groups
-from emmclab.cli.outputs import in_a_folder
-from emmclab.cli.show import framed
+from emmclab.cli.output_files import in_a_folder
+from emmclab.cli.progress import Counter, StudyMeter
+from emmclab.cli.show_profile import framed
 from emmclab.cli.show_runs import show_provenance
-from emmclab.cli.simulation import (
+from emmclab.cli.simulation_options import (
     Capacity,
     DeviceName,
     FlushEvery,
@@ -31,9 +31,8 @@ from emmclab.cli.simulation import (
     configured,
     end,
 )
-from emmclab.cli.studies import RESULTS, executor
-from emmclab.cli.study_meter import StudyMeter
-from emmclab.cli.used import Used, preconditioned
+from emmclab.cli.study_options import RESULTS, executor
+from emmclab.cli.used_device import Used, preconditioned
 from emmclab.devices.advise import FIGURES, ORDERS, Advised
 from emmclab.devices.advise import advise as try_options
 from emmclab.devices.advise_journal import MODE_FIGURES
@@ -41,9 +40,8 @@ from emmclab.devices.advise_lifetime import LIFETIME, Life, lifetime_text, said
 from emmclab.devices.advise_state import AUTO, USED
 from emmclab.devices.device import Device
 from emmclab.devices.result_fields import result_field
-from emmclab.devices.spread import check_random
-from emmclab.runtime.quantity import size
-from emmclab.runtime.signed import signed
+from emmclab.devices.seed_statistics import check_random
+from emmclab.runtime.number_format import signed, size
 
 if TYPE_CHECKING:
     from emmclab.studies.advise_deep import Deep
@@ -259,7 +257,7 @@ def _say_plan(counter: Counter, device: Device, devices: int, most_bytes: float,
 
 def run_deep(device: str, traces: list[Path], results: str, jobs: int, **options: Any) -> Deep:
     """Search combinations under a progress meter; options are those of `advise_deep`."""
-    from emmclab.runtime.place import place_of
+    from emmclab.runtime.result_storage import place_of
     from emmclab.studies.advise_deep import advise_deep
 
     engine = executor(jobs)

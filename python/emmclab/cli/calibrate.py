@@ -10,11 +10,11 @@ import typer
 from rich.console import Console
 
 from emmclab.cli.console import print_json, say, stderr
-from emmclab.cli.helping import examples
+from emmclab.cli.help_format import examples
 from emmclab.cli.options import AsJson, Reading, with_groups
-from emmclab.cli.outputs import PresetFile, PresetName
-from emmclab.cli.show import framed
-from emmclab.cli.working import Working
+from emmclab.cli.output_files import PresetFile, PresetName
+from emmclab.cli.progress import Working
+from emmclab.cli.show_profile import framed
 from emmclab.devices.calibration import calibrate as calibrate_device
 from emmclab.devices.calibration import is_fio
 from emmclab.devices.calibration_types import Calibration

@@ -10,11 +10,11 @@ from rich.console import Console
 from rich.text import Text
 
 from emmclab.cli.console import print_json, say, stdout
-from emmclab.cli.helping import examples
-from emmclab.cli.names import paper_names
+from emmclab.cli.help_format import examples
+from emmclab.cli.name_completion import paper_names
 from emmclab.cli.options import AsJson, Reading, with_groups
-from emmclab.cli.show import framed
-from emmclab.cli.studies import (
+from emmclab.cli.show_profile import framed
+from emmclab.cli.study_options import (
     RESULTS,
     Jobs,
     PaperTraces,

@@ -10,12 +10,12 @@ from typing import Annotated, cast
 import typer
 
 from emmclab.cli.console import print_json, say, say_note, stdout
-from emmclab.cli.helping import examples
-from emmclab.cli.names import layer_names, several
+from emmclab.cli.help_format import examples
+from emmclab.cli.name_completion import layer_names, several
 from emmclab.cli.options import AsJson, Reading, TraceFiles, listed, with_groups
-from emmclab.cli.outputs import in_a_folder
+from emmclab.cli.output_files import in_a_folder
 from emmclab.cli.profile import distinct
-from emmclab.cli.simulation import (
+from emmclab.cli.simulation_options import (
     DEVICE_OPTION,
     AboveDevice,
     Capacity,
@@ -29,12 +29,12 @@ from emmclab.cli.simulation import (
     refuse_single_outputs,
     warn,
 )
-from emmclab.devices.fitted import runs_note
+from emmclab.devices.fit_sources import runs_note
 from emmclab.devices.layers import settings_of, stack, stacks
 from emmclab.devices.provenance import Provenance
 from emmclab.devices.result import Result
 from emmclab.devices.result_types import ResultFields
-from emmclab.devices.spread import check_random
+from emmclab.devices.seed_statistics import check_random
 from emmclab.runtime.lists import once
 
 

@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 from emmclab.cli.console import print_json, say
-from emmclab.cli.helping import examples
-from emmclab.cli.names import control_commands
+from emmclab.cli.help_format import examples
+from emmclab.cli.name_completion import control_commands
 from emmclab.errors import ConfigError
 
 

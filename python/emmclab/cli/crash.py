@@ -10,20 +10,20 @@ import typer
 from emmclab import _core
 from emmclab.cli.console import print_json, say, stdout
 from emmclab.cli.crash_run import Asked, explored, minimized, named_folder, recorded
-from emmclab.cli.helping import examples
-from emmclab.cli.names import crash_workload_names, filesystem_names, one_of
+from emmclab.cli.help_format import examples
+from emmclab.cli.name_completion import crash_workload_names, filesystem_names, one_of
 from emmclab.cli.options import AsJson, option, with_groups
-from emmclab.cli.outputs import in_a_folder
-from emmclab.cli.simulation import DEVICE_OPTION, Layers, Settings, device_names
-from emmclab.cli.studies import RESULTS, ResultsFolder
+from emmclab.cli.output_files import in_a_folder
+from emmclab.cli.simulation_options import DEVICE_OPTION, Layers, Settings, device_names
+from emmclab.cli.study_options import RESULTS, ResultsFolder
 from emmclab.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from emmclab.crash import Exploration, Options
-    from emmclab.crash.repeated import Tried
-    from emmclab.crash.session import Kept
+    from emmclab.crash.repeated_recordings import Tried
+    from emmclab.crash.stored_log import Kept
 
 #: Exit statuses if a promise was broken, and if the check or the workload proves nothing.
 FOUND, UNTESTED = 4, 5
@@ -262,8 +262,8 @@ def crash(
     One recording has one timing; --repeat makes several. Exit status 4: a promise was broken; 5: nothing was
     tested, because the check did not fail without any data, or the workload failed or acknowledged nothing.
     """
-    from emmclab.crash.repeated import Tried
-    from emmclab.crash.session import Session
+    from emmclab.crash.repeated_recordings import Tried
+    from emmclab.crash.stored_log import Session
 
     if again is not None:
         kept, options = Session(results / "crash").again(again)
@@ -313,7 +313,7 @@ def crash(
 def _end(tried: Sequence[Tried], options: Options, as_json: bool, html: Path | None, results: Path) -> None:
     """Print the results, and exit with a status that depends on the verdict."""
     from emmclab.cli.show_crash import show_crash
-    from emmclab.crash.repeated import as_json_of
+    from emmclab.crash.repeated_recordings import as_json_of
 
     if html is not None:
         from emmclab.crash.summary import VERDICTS, summary, verdict
@@ -334,7 +334,7 @@ def _end(tried: Sequence[Tried], options: Options, as_json: bool, html: Path | N
 
 def _status(tried: Sequence[Tried], options: Options) -> int:
     """Return the exit status for recordings."""
-    from emmclab.crash.repeated import worst
+    from emmclab.crash.repeated_recordings import worst
     from emmclab.crash.summary import BROKEN, NOT_TESTED
 
     return {BROKEN: FOUND, NOT_TESTED: UNTESTED}.get(worst(tried, options)[0].word, 0)
@@ -343,8 +343,8 @@ def _status(tried: Sequence[Tried], options: Options) -> int:
 def _compare(one: Asked, other: Asked, as_json: bool) -> NoReturn:
     """Explore two runs; print at how many cuts each loses data, and whether the difference may be chance."""
     from emmclab.cli.show_crash import show_against, show_crash
-    from emmclab.crash.against import difference
-    from emmclab.crash.repeated import as_json_of
+    from emmclab.crash.paired_comparison import difference
+    from emmclab.crash.repeated_recordings import as_json_of
 
     runs = []
     for asked in (one, other):

@@ -15,19 +15,18 @@ import typer
 from emmclab import _core
 from emmclab.cli.console import say
 from emmclab.cli.failures import kept as left_behind
-from emmclab.cli.meter import Counter
-from emmclab.cli.simulation import configured, layered
-from emmclab.cli.studies import RESULTS
-from emmclab.cli.working import Working
+from emmclab.cli.progress import Counter, Working
+from emmclab.cli.simulation_options import configured, layered
+from emmclab.cli.study_options import RESULTS
 from emmclab.errors import ConfigError, EmmclabError, UnsupportedError
 
 if TYPE_CHECKING:
     from emmclab.crash import Exploration, Options
     from emmclab.crash.guest.states import GuestMounts
-    from emmclab.crash.minimal import Minimal
+    from emmclab.crash.minimize import Minimal
     from emmclab.crash.recording import Workload
-    from emmclab.crash.repeated import Tried
-    from emmclab.crash.session import Kept, Session
+    from emmclab.crash.repeated_recordings import Tried
+    from emmclab.crash.stored_log import Kept, Session
 
 #: Names of the recovery methods in messages.
 _RECOVERED = {"process": "emmclab", "e2fsck": "e2fsck", "mount": "the kernel"}
@@ -104,9 +103,9 @@ def recorded(asked: Asked) -> tuple[Options, list[Kept]]:
         ConfigError: options are wrong, or missing.
     """
     from emmclab.crash.explore import Options, no_ext4
-    from emmclab.crash.grounds import command_of
     from emmclab.crash.recording import Workload
-    from emmclab.crash.session import Session
+    from emmclab.crash.stored_log import Session
+    from emmclab.crash.verdict_inputs import command_of
 
     session = Session(asked.results / "crash")
     judged_by = _check_named(asked.check, asked.workload)
@@ -172,7 +171,7 @@ def _record(
     said: Callable[[str], None] = say,
 ) -> Kept:
     """Record a workload on the device, with the requested layers and file system."""
-    from emmclab.crash.scaling import scaled_down
+    from emmclab.crash.device_capacity import scaled_down
 
     own, layer_settings = layered(asked.settings, asked.layers)
     whole = configured(str(asked.device), own, asked.capacity)
@@ -193,7 +192,7 @@ def _record(
 
 def explored(asked: Asked, options: Options, recordings: Sequence[Kept]) -> list[Tried]:
     """Explore recordings, and minimise their findings."""
-    from emmclab.crash.repeated import Tried
+    from emmclab.crash.repeated_recordings import Tried
 
     tried = []
     for kept in recordings:
@@ -209,9 +208,9 @@ def _with_programs(
     asked: Asked, options: Options, kept: Kept, found: Exploration, small: dict[int, Minimal]
 ) -> dict[int, Minimal]:
     """Minimise the generated programs of findings, if their recording can be repeated."""
-    from emmclab.crash.reduced import program_of, reduced
-    from emmclab.crash.scratch import scratch
-    from emmclab.crash.session import Session
+    from emmclab.crash.minimize import program_of, reduced
+    from emmclab.crash.scratch_folders import scratch
+    from emmclab.crash.stored_log import Session
 
     if asked.device is None or asked.log is not None:
         return small
@@ -258,7 +257,7 @@ def _quiet(_line: str) -> None:
 def _taken(session: Session, options: Options, log: Path, base: Path | None, repeat: int) -> Kept:
     """Load a log of an earlier recording."""
     from emmclab.crash.explore import require_recoverable
-    from emmclab.crash.session import open_whole
+    from emmclab.crash.stored_log import open_whole
 
     if repeat > 1:
         raise ConfigError(
@@ -296,10 +295,10 @@ def named_folder(results: Path) -> Path | None:
 
 def _check_named(check: str | None, workload: str | None) -> str | None:
     """Return the check to use: that of the option, or by default that of the included workload."""
-    from emmclab.crash import generated, workloads
+    from emmclab.crash import generated_programs, workloads
 
-    if check is None and workload is not None and generated.is_programs(workload):
-        return generated.CHECK
+    if check is None and workload is not None and generated_programs.is_programs(workload):
+        return generated_programs.CHECK
     if check == "sqlite":
         own = workload if workload is not None and workloads.sqlite_setting(workload) else None
         return own or "sqlite"
@@ -316,7 +315,7 @@ def _share(shard: str) -> tuple[int, int]:
 
 
 def _explored(kept: Kept, options: Options, jobs: int, results: Path, *, reuse: bool | None) -> Exploration:
-    from emmclab.crash.grounds import command_of
+    from emmclab.crash.verdict_inputs import command_of
 
     lines = kept.facts["acknowledgements"]
     say(
@@ -350,7 +349,7 @@ def _explored(kept: Kept, options: Options, jobs: int, results: Path, *, reuse: 
 def minimized(kept: Kept, options: Options, found: Exploration) -> dict[int, Minimal]:
     """Minimise findings; return the smallest state by the index of its finding."""
     from emmclab.crash.explore import open_run
-    from emmclab.crash.minimal import minimize
+    from emmclab.crash.minimize import minimize
 
     findings = found.findings()
     if not findings:

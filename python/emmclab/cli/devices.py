@@ -11,15 +11,15 @@ from rich.table import Table
 from rich.text import Text
 
 from emmclab.cli.console import print_json, stdout
-from emmclab.cli.helping import examples
+from emmclab.cli.help_format import examples
 from emmclab.cli.options import AsJson
-from emmclab.cli.show import framed
-from emmclab.cli.simulation import Capacity, device_names
-from emmclab.cli.working import Working
+from emmclab.cli.progress import Working
+from emmclab.cli.show_profile import framed
+from emmclab.cli.simulation_options import Capacity, device_names
 from emmclab.devices.device import Device, presets
 from emmclab.devices.setting_types import CapabilityValues, FittedFigure
 from emmclab.errors import ConfigError
-from emmclab.runtime.signed import signed
+from emmclab.runtime.number_format import signed
 
 
 def register(app: typer.Typer) -> None:

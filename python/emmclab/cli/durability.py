@@ -11,11 +11,11 @@ import typer
 
 from emmclab.cli.console import print_json, put, say, stderr, stdout
 from emmclab.cli.crash import FOUND
-from emmclab.cli.endings import asked_by_signal
-from emmclab.cli.helping import examples
+from emmclab.cli.help_format import examples
 from emmclab.cli.options import AsJson, option, with_groups
-from emmclab.cli.outputs import STDOUT, in_a_folder_or_stdout
+from emmclab.cli.output_files import STDOUT, in_a_folder_or_stdout
 from emmclab.cli.probe import confirm_overwriting
+from emmclab.cli.signals import asked_by_signal
 from emmclab.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -13,10 +13,9 @@ from rich.table import Table
 from rich.text import Text
 
 from emmclab import _core
-from emmclab.cli.activity import show_activity
 from emmclab.cli.console import print_json, stdout
 from emmclab.cli.explain_pair import Pair, explain_pair
-from emmclab.cli.explained import (
+from emmclab.cli.explain_texts import (
     explain_named,
     explain_option,
     explain_results,
@@ -27,21 +26,22 @@ from emmclab.cli.explained import (
     show_made,
 )
 from emmclab.cli.glossary import Term, define, glossary, words
-from emmclab.cli.helping import examples
-from emmclab.cli.meter import Meter
-from emmclab.cli.names import explained_words
+from emmclab.cli.help_format import examples
+from emmclab.cli.name_completion import explained_words
 from emmclab.cli.options import AsJson, Reading, with_groups
-from emmclab.cli.show import framed, show_explained
+from emmclab.cli.progress import Meter
+from emmclab.cli.show_activity import show_activity
+from emmclab.cli.show_profile import framed, show_explained
 from emmclab.cli.show_registers import explain_registers, show_recorded
-from emmclab.cli.simulation import Capacity, configured, device_names
+from emmclab.cli.simulation_options import Capacity, configured, device_names
 from emmclab.devices.device import Device
 from emmclab.devices.register_files import holds_registers
 from emmclab.devices.registers import registers
 from emmclab.devices.result_text import completion_of
 from emmclab.devices.setting_types import ExplainedSetting
-from emmclab.devices.stored import holds_results, run_of, stored_in
+from emmclab.devices.stored_result import holds_results, run_of, stored_in
 from emmclab.errors import ConfigError, InputError
-from emmclab.runtime.quantity import size
+from emmclab.runtime.number_format import size
 from emmclab.runtime.table_row import Row
 from emmclab.traces.activity_types import Activity
 from emmclab.traces.profile_fields import JUMP_FIELDS, LEDGER_MEANINGS, jump_cells

@@ -17,9 +17,9 @@ from typer.core import TyperGroup
 
 from emmclab import __version__
 from emmclab.cli.console import ClosedPipe, say
-from emmclab.cli.endings import terminating
+from emmclab.cli.signals import terminating
 from emmclab.errors import ConfigError, EmmclabError, InputError
-from emmclab.runtime.command import words
+from emmclab.runtime.command_line import words
 from emmclab.runtime.files import written
 
 BAD_INPUT, FAILED_RUN, EARLY_END, INTERRUPTED, CLOSED_PIPE = 2, 1, 3, 130, 141

@@ -8,10 +8,10 @@ from typing import Annotated
 import typer
 
 from emmclab.cli.console import say
-from emmclab.cli.helping import examples
-from emmclab.cli.meter import Meter
+from emmclab.cli.help_format import examples
 from emmclab.cli.options import Reading, TraceFile, with_groups
-from emmclab.cli.outputs import STDOUT, in_a_folder_or_stdout, write_text
+from emmclab.cli.output_files import STDOUT, in_a_folder_or_stdout, write_text
+from emmclab.cli.progress import Meter
 from emmclab.traces.workload import FITTED, fit_note
 from emmclab.traces.workload import fit as fit_workload
 

@@ -10,11 +10,11 @@ import typer
 
 from emmclab.cli.console import print_json, say, stdout
 from emmclab.cli.failures import kept
-from emmclab.cli.helping import examples
-from emmclab.cli.meter import Counter
+from emmclab.cli.help_format import examples
 from emmclab.cli.options import AsJson, Reading, with_groups
-from emmclab.cli.outputs import in_a_folder
-from emmclab.cli.studies import Jobs, executor
+from emmclab.cli.output_files import in_a_folder
+from emmclab.cli.progress import Counter
+from emmclab.cli.study_options import Jobs, executor
 from emmclab.errors import ConfigError, EmmclabError, InputError
 from emmclab.runtime.files import refuse_other_endings, write_whole
 from emmclab.runtime.lists import between_commas, once
@@ -156,7 +156,7 @@ def _places(folder: str, output: str | None, against: str | None) -> list[str | 
 
 def _is_table(place: str) -> bool:
     """Return whether a fleet is given as a table, and not as a folder or a bucket."""
-    from emmclab.fleet.copy import Copy
+    from emmclab.fleet.bucket_copy import Copy
 
     _, scheme, below = place.rstrip("/").partition("://")
     return (not scheme or "/" in below) and Copy(place).is_there()
@@ -175,7 +175,7 @@ def _table(
     from emmclab.fleet import Table, profile_fleet
 
     if target is None:
-        from emmclab.fleet.copy import Copy
+        from emmclab.fleet.bucket_copy import Copy
 
         copy = Copy(place)
         return Table(copy.fetch(), copy.name), None

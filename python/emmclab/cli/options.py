@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 import typer
 
 from emmclab.cli.console import say
-from emmclab.cli.names import format_names, one_of
-from emmclab.cli.outputs import in_a_folder
+from emmclab.cli.name_completion import format_names, one_of
+from emmclab.cli.output_files import in_a_folder
 from emmclab.errors import ConfigError
 from emmclab.runtime.lists import between_commas, once
 from emmclab.traces.profile_fields import counted_jumps

@@ -9,11 +9,11 @@ from typing import Annotated
 import typer
 
 from emmclab.cli.console import print_json, say, stderr
-from emmclab.cli.helping import examples
+from emmclab.cli.help_format import examples
 from emmclab.cli.options import AsJson
-from emmclab.cli.outputs import PresetFile, PresetName
+from emmclab.cli.output_files import PresetFile, PresetName
 from emmclab.cli.show_registers import show_preset
-from emmclab.cli.simulation import device_names
+from emmclab.cli.simulation_options import device_names
 from emmclab.devices.device import Device
 from emmclab.devices.register_files import is_recording
 from emmclab.devices.registers import Registers, registers

@@ -10,12 +10,12 @@ import typer
 from rich.text import Text
 
 from emmclab.cli.console import json_text, print_json, stderr, stdout
-from emmclab.cli.helping import examples
-from emmclab.cli.meter import Meter
+from emmclab.cli.help_format import examples
 from emmclab.cli.options import AsJson
-from emmclab.cli.outputs import in_a_folder
-from emmclab.cli.show import framed
-from emmclab.cli.simulation import Capacity, Settings, configured, device_names
+from emmclab.cli.output_files import in_a_folder
+from emmclab.cli.progress import Meter
+from emmclab.cli.show_profile import framed
+from emmclab.cli.simulation_options import Capacity, Settings, configured, device_names
 from emmclab.devices.device import presets
 from emmclab.devices.probe import Disk, Probe, Simulated
 from emmclab.devices.probe import probe as measure

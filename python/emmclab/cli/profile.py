@@ -12,10 +12,9 @@ from typing import Annotated, Any, NamedTuple
 import typer
 
 from emmclab.cli.console import print_json, say, stdout
-from emmclab.cli.declared import Percentiles
-from emmclab.cli.helping import examples
-from emmclab.cli.meter import Counter, Meter
-from emmclab.cli.names import one_of, several, workload_names
+from emmclab.cli.declared_options import Percentiles
+from emmclab.cli.help_format import examples
+from emmclab.cli.name_completion import one_of, several, workload_names
 from emmclab.cli.options import (
     AsJson,
     Bin,
@@ -27,15 +26,16 @@ from emmclab.cli.options import (
     stands_for_several,
     with_groups,
 )
-from emmclab.cli.outputs import in_a_folder
-from emmclab.cli.studies import Jobs
+from emmclab.cli.output_files import in_a_folder
+from emmclab.cli.progress import Counter, Meter
+from emmclab.cli.study_options import Jobs
 from emmclab.devices.over_time import check_target
 from emmclab.errors import ConfigError, EmmclabError, FormatError
 from emmclab.runtime.files import printable
 from emmclab.runtime.lists import once
 from emmclab.traces.inputs import inputs_of, made_here
-from emmclab.traces.made_types import InputRecord
 from emmclab.traces.profile import Profile
+from emmclab.traces.provenance_types import InputRecord
 from emmclab.traces.reading import bundled, combine, join_parts
 from emmclab.traces.trace import Trace
 
@@ -189,7 +189,7 @@ def profile(
         print_json([one.profile.to_dict() | {"provenance": made_here(one.inputs)} for one in profiled])
     else:
         # Imported here because tables take long to import, and JSON does not need them.
-        from emmclab.cli.show import show_compared, show_each, show_fsync
+        from emmclab.cli.show_profile import show_compared, show_each, show_fsync
 
         (show_fsync if fsync else show_compared if compare else show_each)(stdout(), profiles)
 
@@ -303,7 +303,7 @@ def _print_differences(profiles: list[Profile], as_json: bool) -> None:
         names = {"first": profiles[0].name, "second": profiles[1].name}
         print_json(names | {"fields": rows, "warnings": notes})
         return
-    from emmclab.cli.differences import show_differences
+    from emmclab.cli.show_profile_difference import show_differences
 
     show_differences(stdout(), profiles, rows)
 

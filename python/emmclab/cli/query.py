@@ -15,13 +15,13 @@ import typer
 from rich.text import Text
 
 from emmclab.cli.console import print_json, put, say, stdout
-from emmclab.cli.helping import examples
-from emmclab.cli.names import study_names
+from emmclab.cli.help_format import examples
+from emmclab.cli.name_completion import study_names
 from emmclab.cli.options import AsJson, Reading, with_groups
-from emmclab.cli.outputs import in_a_folder
-from emmclab.cli.show import framed
-from emmclab.cli.studies import RESULTS, ResultsFolder, warn_of_changes
-from emmclab.cli.working import Working
+from emmclab.cli.output_files import in_a_folder
+from emmclab.cli.progress import Working
+from emmclab.cli.show_profile import framed
+from emmclab.cli.study_options import RESULTS, ResultsFolder, warn_of_changes
 from emmclab.errors import InputError
 from emmclab.runtime.files import cell, refuse_other_endings, write_pieces
 from emmclab.runtime.table_row import Row

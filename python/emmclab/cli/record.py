@@ -13,17 +13,17 @@ from typing import Annotated, NamedTuple
 import typer
 
 from emmclab import _core
-from emmclab.cli.activity import show_activity
-from emmclab.cli.children import output_aside
 from emmclab.cli.console import print_json, say, stdout
-from emmclab.cli.endings import asked_by_signal
-from emmclab.cli.helping import examples
-from emmclab.cli.machine import Duration, Machine, parse_duration
+from emmclab.cli.help_format import examples
+from emmclab.cli.machine_options import Duration, Machine, parse_duration
 from emmclab.cli.options import AsJson, with_groups
-from emmclab.cli.outputs import in_a_folder, note_picture
+from emmclab.cli.output_files import in_a_folder, note_picture
+from emmclab.cli.show_activity import show_activity
+from emmclab.cli.signals import asked_by_signal
+from emmclab.cli.subprocess_output import output_aside
 from emmclab.errors import ConfigError, EmmclabError
 from emmclab.traces.activity import longest_waits
-from emmclab.traces.ledger import ledger_line
+from emmclab.traces.ledger_text import ledger_line
 from emmclab.traces.recorded_registers import recorded_devices
 
 #: Maximum wait for a batch, and so the delay until an end is noticed, seconds.

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from emmclab.cli.console import print_json, say
-from emmclab.cli.helping import examples
+from emmclab.cli.help_format import examples
 from emmclab.cli.options import AsJson, Figures, Reading, with_groups
-from emmclab.cli.outputs import in_a_folder
-from emmclab.cli.studies import RESULTS, StudyName, incomplete, warn_of_changes
+from emmclab.cli.output_files import in_a_folder
+from emmclab.cli.study_options import RESULTS, StudyName, incomplete, warn_of_changes
 from emmclab.errors import InputError
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def report(
         judged = write_judged_page(found, page, figures)
         count, told = judged.figures, told | judged.told
     elif found.cuts:
-        from emmclab.pages.cuts import write_cuts_report
+        from emmclab.pages.power_cut_study import write_cuts_report
         from emmclab.studies.verdicts import cut_verdicts
 
         write_cuts_report(found, page, study)

@@ -11,11 +11,11 @@ from rich.text import Text
 
 from emmclab.cli.claims import show_claims, show_headline, show_settled
 from emmclab.cli.console import print_json, say, stdout
-from emmclab.cli.helping import examples
-from emmclab.cli.names import paper_study_names
+from emmclab.cli.help_format import examples
+from emmclab.cli.name_completion import paper_study_names
 from emmclab.cli.options import AsJson, Figures, Reading, with_groups
-from emmclab.cli.outputs import in_a_folder
-from emmclab.cli.studies import (
+from emmclab.cli.output_files import in_a_folder
+from emmclab.cli.study_options import (
     RESULTS,
     Fresh,
     Jobs,
@@ -128,9 +128,9 @@ def _findings(
 ) -> None:
     """Run the studies that the findings need, profile recorded traces, and write the page of the findings."""
     from emmclab.cli.profile import run
-    from emmclab.papers.drawing import write_drawings
     from emmclab.papers.findings import findings_page
     from emmclab.papers.findings.findings import declared, studies
+    from emmclab.papers.page_charts import write_drawings
     from emmclab.studies import Study
     from emmclab.traces.reading import read
 

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from emmclab.cli.console import print_json, put, say, stdout
-from emmclab.cli.declared import Percentiles
+from emmclab.cli.declared_options import Percentiles
 from emmclab.cli.failures import EARLY_END
-from emmclab.cli.helping import examples
+from emmclab.cli.help_format import examples
 from emmclab.cli.options import AsJson, Reading, with_groups
-from emmclab.cli.studies import (
+from emmclab.cli.progress import StudyMeter, estimated
+from emmclab.cli.study_options import (
     RESULTS,
     Engine,
     Fresh,
@@ -26,16 +27,15 @@ from emmclab.cli.studies import (
     keeping,
     run_again,
 )
-from emmclab.cli.study_meter import StudyMeter, estimated
 from emmclab.errors import ConfigError, EmmclabError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from emmclab.runtime.place import Place
+    from emmclab.runtime.result_storage import Place
     from emmclab.studies import Study
-    from emmclab.studies.kept_types import FailedRow
     from emmclab.studies.store import Finished, Missing
+    from emmclab.studies.stored_types import FailedRow
 
 #: Maximum number of cells that are listed as ended early, or as without a result.
 _SHOWN = 10
@@ -108,7 +108,7 @@ def run(
     Exit status 3: a device stopped before the end of its trace (full or worn out) in some cell. 1: cells
     failed, or crashed their process again and again.
     """
-    from emmclab.runtime.place import place_of
+    from emmclab.runtime.result_storage import place_of
     from emmclab.studies import Study
 
     chosen = Study.named(study).with_reading(reading.given()).with_percentiles(percentiles)
@@ -215,7 +215,7 @@ def _report(found: Finished, place: Place, study: str, elsewhere: str, again: st
             soft_wrap=True,
         )
         if counts["cuts"]:
-            from emmclab.cli.show_cuts import show_cuts
+            from emmclab.cli.show_power_cut_study import show_cuts
             from emmclab.studies import Results
 
             show_cuts(console, Results.load(place))

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from emmclab.cli.console import print_json, put, stdout
-from emmclab.cli.declared import Percentiles
-from emmclab.cli.helping import examples
+from emmclab.cli.declared_options import Percentiles
+from emmclab.cli.help_format import examples
 from emmclab.cli.options import AsJson, Reading, with_groups
-from emmclab.cli.outputs import in_a_folder
-from emmclab.cli.studies import (
+from emmclab.cli.output_files import in_a_folder
+from emmclab.cli.progress import StudyMeter
+from emmclab.cli.study_options import (
     RESULTS,
     Engine,
     ImagesSpace,
@@ -24,10 +25,9 @@ from emmclab.cli.studies import (
     executor,
     keeping,
 )
-from emmclab.cli.study_meter import StudyMeter
 from emmclab.runtime.files import digest, printable
 from emmclab.traces.inputs import inputs_of, made_here
-from emmclab.traces.made_types import InputRecord
+from emmclab.traces.provenance_types import InputRecord
 from emmclab.traces.reading import read
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def search(
     interrupted. The choices depend on seed and batch alone, not on the number of processes. To search the
     design options of a device for a trace, without a study, use `emmclab advise --deep`.
     """
-    from emmclab.runtime.place import place_of
+    from emmclab.runtime.result_storage import place_of
     from emmclab.studies import Study
     from emmclab.studies.search import WAYS, require_objectives, run_search
 
@@ -168,7 +168,7 @@ def _json(found: Found) -> dict[str, object]:
 def _show(found: Found) -> None:
     from rich.text import Text
 
-    from emmclab.cli.show import framed
+    from emmclab.cli.show_profile import framed
     from emmclab.pages.search import compared, headline, number, text_of
 
     console = stdout()

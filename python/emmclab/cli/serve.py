@@ -15,14 +15,14 @@ from typing import Annotated, Any
 
 import typer
 
-from emmclab.cli.children import output_aside
 from emmclab.cli.console import say, stderr
-from emmclab.cli.endings import Ending, asked_by_signal, terminating
-from emmclab.cli.helping import examples
-from emmclab.cli.names import filesystem_names, one_of
+from emmclab.cli.help_format import examples
+from emmclab.cli.name_completion import filesystem_names, one_of
 from emmclab.cli.options import AsJson, option, with_groups
-from emmclab.cli.outputs import in_a_folder
-from emmclab.cli.simulation import (
+from emmclab.cli.output_files import in_a_folder
+from emmclab.cli.progress import Preparing
+from emmclab.cli.signals import Ending, asked_by_signal, terminating
+from emmclab.cli.simulation_options import (
     Capacity,
     Check,
     Images,
@@ -35,16 +35,16 @@ from emmclab.cli.simulation import (
     device_names,
     layered,
 )
-from emmclab.cli.used import Used, preconditioned
-from emmclab.cli.working import Preparing
+from emmclab.cli.subprocess_output import output_aside
+from emmclab.cli.used_device import Used, preconditioned
 from emmclab.devices.device import lie_of
 from emmclab.devices.provenance import Provenance
 from emmclab.devices.result import Result
 from emmclab.devices.result_text import changes_line
 from emmclab.errors import ConfigError
 from emmclab.live.status_types import LiveStatus
-from emmclab.runtime.quantity import size
-from emmclab.runtime.repeating import repeated
+from emmclab.runtime.background_repeat import repeated
+from emmclab.runtime.number_format import size
 
 #: Polling interval for the end and for the trigger of --delay-from, seconds.
 _WAIT_S = 0.1

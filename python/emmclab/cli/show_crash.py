@@ -8,14 +8,14 @@ from pathlib import Path
 
 from rich.console import Console
 
-from emmclab.crash.against import ALPHA, Difference
+from emmclab.crash.broken_promise import COMMANDS
 from emmclab.crash.explore import Exploration, Options
-from emmclab.crash.finding import COMMANDS
-from emmclab.crash.grounds import command_of
-from emmclab.crash.minimal import Minimal
-from emmclab.crash.repeated import Kind, Tried, kinds, pauses_of, worst
-from emmclab.crash.session import Kept
+from emmclab.crash.minimize import Minimal
+from emmclab.crash.paired_comparison import ALPHA, Difference
+from emmclab.crash.repeated_recordings import Kind, Tried, kinds, pauses_of, worst
+from emmclab.crash.stored_log import Kept
 from emmclab.crash.summary import BROKEN, KEPT, Verdict, after_syncs, verdict
+from emmclab.crash.verdict_inputs import command_of
 
 #: Colours of verdicts; the others are yellow.
 _STYLES = {BROKEN: "red", KEPT: "green"}

@@ -5,9 +5,9 @@ from __future__ import annotations
 from rich.console import Console
 from rich.text import Text
 
-from emmclab.cli.show import framed
+from emmclab.cli.show_profile import framed
 from emmclab.devices.durability import FINDINGS, WEAKNESSES, Report, Run, Verdict
-from emmclab.runtime.quantity import size
+from emmclab.runtime.number_format import size
 
 
 def show_verdict(console: Console, target: str, run: Run, verdict: Verdict) -> None:

@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from emmclab.cli.console import print_json, stdout
-from emmclab.cli.show import framed
+from emmclab.cli.show_profile import framed
 from emmclab.devices.register_preset import RegisterPreset
 from emmclab.devices.registers import Registers
 from emmclab.traces.recorded_registers import RecordedDevice

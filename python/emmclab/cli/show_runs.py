@@ -9,8 +9,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from emmclab.cli.bars import bar
-from emmclab.cli.show import framed
+from emmclab.cli.show_profile import framed
+from emmclab.cli.unicode_bars import bar
 from emmclab.devices.result import DURABILITY, Result, second_figures, ufs_figures, wait_figures
 from emmclab.devices.result_fields import ResultField, layer_field, result_field, shown_fields
 from emmclab.devices.result_text import (
@@ -26,9 +26,9 @@ from emmclab.devices.result_text import (
     without_slc,
 )
 from emmclab.devices.result_types import Lifetime, PercentileRow, UfsUse
-from emmclab.devices.spread import spread
-from emmclab.runtime.signed import signed
-from emmclab.traces.ledger import ledger_line
+from emmclab.devices.seed_statistics import spread
+from emmclab.runtime.number_format import signed
+from emmclab.traces.ledger_text import ledger_line
 from emmclab.traces.profile_options import percentile_label
 
 

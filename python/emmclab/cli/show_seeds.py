@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from emmclab.cli.show import framed
+from emmclab.cli.show_profile import framed
 from emmclab.cli.show_runs import (
     durability_table,
     show_beside,
@@ -17,8 +17,7 @@ from emmclab.cli.show_runs import (
     show_provenance,
     work_fields,
 )
-from emmclab.devices.beside import BESIDE, BesideSpread, beside_spread
-from emmclab.devices.intervals import CONFIDENCE_TEXT, difference_interval
+from emmclab.devices.recorded_vs_simulated import BESIDE, BesideSpread, beside_spread
 from emmclab.devices.result import Result
 from emmclab.devices.result_fields import ResultField, result_field
 from emmclab.devices.result_text import (
@@ -30,8 +29,15 @@ from emmclab.devices.result_text import (
     trace_warnings,
     trusted,
 )
-from emmclab.devices.spread import SPREAD_FIGURES, Spread, figures_spread, spread
-from emmclab.runtime.signed import signed
+from emmclab.devices.seed_statistics import (
+    CONFIDENCE_TEXT,
+    SPREAD_FIGURES,
+    Spread,
+    difference_interval,
+    figures_spread,
+    spread,
+)
+from emmclab.runtime.number_format import signed
 
 
 def show_spread(console: Console, results: Sequence[Result]) -> None:

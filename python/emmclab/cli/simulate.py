@@ -9,11 +9,11 @@ from typing import Annotated, Any
 import typer
 
 from emmclab.cli.console import print_json, say, stdout
-from emmclab.cli.declared import Perfetto
-from emmclab.cli.helping import examples
+from emmclab.cli.declared_options import Perfetto
+from emmclab.cli.help_format import examples
 from emmclab.cli.options import AsJson, Reading, TraceFiles, with_groups
-from emmclab.cli.outputs import in_a_folder
-from emmclab.cli.simulation import (
+from emmclab.cli.output_files import in_a_folder
+from emmclab.cli.simulation_options import (
     AboveDevice,
     Capacity,
     DeviceName,
@@ -80,7 +80,7 @@ def simulate(
             ("--html", html),
             ("--over-time", replay.over_time),
         )
-        from emmclab.devices.spread import check_random
+        from emmclab.devices.seed_statistics import check_random
 
         check_random([one for one in (configuration, beside) if one is not None], replay.prepared(opened))
         ways = [dataclasses.replace(replay, seed=replay.seed + more) for more in range(seeds)]
@@ -110,8 +110,8 @@ def simulate(
 
 
 def _show_seeds(runs: list[Any], as_json: bool) -> None:
-    from emmclab.devices.beside import beside_spread
-    from emmclab.devices.spread import figures_spread
+    from emmclab.devices.recorded_vs_simulated import beside_spread
+    from emmclab.devices.seed_statistics import figures_spread
 
     if as_json:
         warn(runs)

@@ -9,14 +9,14 @@ from typing import Annotated, Any
 import typer
 
 from emmclab.cli.console import print_json, say, stdout
-from emmclab.cli.helping import examples
-from emmclab.cli.meter import Meter
-from emmclab.cli.names import workload_names
+from emmclab.cli.help_format import examples
+from emmclab.cli.name_completion import workload_names
 from emmclab.cli.options import AsJson, option
-from emmclab.cli.outputs import To, to_stdout
-from emmclab.cli.show import framed
+from emmclab.cli.output_files import To, to_stdout
+from emmclab.cli.progress import Meter
+from emmclab.cli.show_profile import framed
 from emmclab.errors import ConfigError
-from emmclab.traces.made import fio_jobs, pattern, size_of
+from emmclab.traces.generated import fio_jobs, pattern, size_of
 from emmclab.traces.trace import Trace
 from emmclab.traces.workload import Workload, benchmark, benchmark_named, benchmarks, workload_groups
 

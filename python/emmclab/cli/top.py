@@ -15,11 +15,11 @@ from rich.text import Text
 
 from emmclab import _core
 from emmclab.cli.console import ClosedPipe, one_line, say, stdout
-from emmclab.cli.endings import Ending, asked_by_signal
-from emmclab.cli.helping import examples
-from emmclab.cli.machine import Duration, Machine, parse_duration
+from emmclab.cli.help_format import examples
+from emmclab.cli.machine_options import Duration, Machine, parse_duration
 from emmclab.cli.options import with_groups
-from emmclab.cli.show import framed
+from emmclab.cli.show_profile import framed
+from emmclab.cli.signals import Ending, asked_by_signal
 from emmclab.cli.top_types import Interval, ProcessRates, RecorderStats
 from emmclab.errors import ConfigError
 

@@ -13,14 +13,14 @@ from rich.text import Text
 
 from emmclab.cli.console import print_json, say, stdout
 from emmclab.cli.failures import is_run_failure
-from emmclab.cli.helping import examples
-from emmclab.cli.meter import Meter
-from emmclab.cli.names import several
+from emmclab.cli.help_format import examples
+from emmclab.cli.name_completion import several
 from emmclab.cli.options import AsJson, Reading, TraceFiles, listed, with_groups
-from emmclab.cli.outputs import in_a_folder
+from emmclab.cli.output_files import in_a_folder
 from emmclab.cli.profile import distinct
-from emmclab.cli.show import show_table
-from emmclab.cli.simulation import DEVICE_OPTION, Mode, Precondition, Seed, Wrap, device_names
+from emmclab.cli.progress import Meter
+from emmclab.cli.show_profile import show_table
+from emmclab.cli.simulation_options import DEVICE_OPTION, Mode, Precondition, Seed, Wrap, device_names
 from emmclab.devices.device import Device
 from emmclab.devices.preconditioning import parse_precondition
 from emmclab.errors import EmmclabError, UnsupportedError

@@ -6,13 +6,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import cast
 
-from emmclab.crash import generated
+from emmclab.crash import generated_programs
+from emmclab.crash.broken_promise import COMMANDS, Finding
 from emmclab.crash.explore import Exploration, Options
-from emmclab.crash.finding import COMMANDS, Finding
 from emmclab.crash.json_types import CrashSummary, FindingFields, OptionFields
-from emmclab.crash.minimal import Minimal
-from emmclab.crash.running import how_ended
-from emmclab.crash.session import Kept
+from emmclab.crash.minimize import Minimal
+from emmclab.crash.run_workload import how_ended
+from emmclab.crash.stored_log import Kept
 
 #: Verdicts, the worst first: a promise was broken; the check proves nothing, or not all; there was no check;
 #: only documented losses; nothing was lost.
@@ -61,7 +61,7 @@ def _doubts(kept: Kept, options: Options, found: Exploration) -> Iterator[str]:
 
 def after_syncs(found: Exploration, options: Options) -> str | None:
     """Return how many generated programs were cut after their last sync; None for another workload."""
-    if options.check != generated.CHECK or not found.covered.get("lines"):
+    if options.check != generated_programs.CHECK or not found.covered.get("lines"):
         return None
     cut, programs = found.covered["lines_cut"], found.covered["lines"]
     return f"{cut:,} of {programs:,} programs were cut after their last sync"

@@ -21,9 +21,9 @@ from emmclab.devices.result import Result
 from emmclab.devices.result_fields import result_field
 from emmclab.devices.result_text import durability_unknown, ended_early, much_wrapped, offered, trusted
 from emmclab.devices.run_options import RunOptions
-from emmclab.devices.spread import is_random_run, order_of, untested
+from emmclab.devices.seed_statistics import is_random_run, order_of, untested
 from emmclab.errors import ConfigError, EmmclabError
-from emmclab.runtime.signed import signed
+from emmclab.runtime.number_format import signed
 from emmclab.runtime.threads import threads
 from emmclab.traces.trace import Trace
 

@@ -10,9 +10,9 @@ from emmclab.devices.device import Device
 from emmclab.devices.result import Result
 from emmclab.devices.result_fields import shown_fields
 from emmclab.devices.result_text import ended_early, trusted
-from emmclab.devices.spread import is_random_run, order_of, untested
+from emmclab.devices.seed_statistics import is_random_run, order_of, untested
 from emmclab.errors import ConfigError
-from emmclab.runtime.signed import signed
+from emmclab.runtime.number_format import signed
 from emmclab.traces.trace import Trace
 
 #: Figures of each mode: time, mean response, flushes with dirty data in the cache, programmed pages.

@@ -13,7 +13,7 @@ from emmclab.devices.result import Result
 from emmclab.devices.result_text import beside_text, state_text, trusted
 from emmclab.devices.run_options import RunOptions
 from emmclab.errors import EmmclabError
-from emmclab.runtime.signed import signed
+from emmclab.runtime.number_format import signed
 
 #: Value that requests an automatic choice of the state.
 AUTO = "auto"

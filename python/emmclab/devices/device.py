@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any, Unpack, cast
 
 from emmclab import _core
-from emmclab.devices.asked_options import AskedOptions
 from emmclab.devices.layers import Setting, refuse_lines, settings_of, stack, stacks
 from emmclab.devices.preconditioning import parse_precondition
 from emmclab.devices.provenance import Provenance
 from emmclab.devices.result import Result
+from emmclab.devices.result_options import AskedOptions
 from emmclab.devices.run_options import OptionsOfAnyLayers, RunOptions, SimulationProgress, checked
 from emmclab.devices.setting_types import Capabilities, ExplainedSetting, FittedFigure
 from emmclab.errors import ConfigError, FormatError

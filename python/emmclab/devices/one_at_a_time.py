@@ -8,10 +8,10 @@ from dataclasses import replace
 from os import PathLike
 from typing import Any, NamedTuple
 
-from emmclab.devices.again import Recipe, recipe_of, with_settings
-from emmclab.devices.difference import Difference, figure, shown
+from emmclab.devices.rerun import Recipe, recipe_of, with_settings
+from emmclab.devices.result_difference import Difference, figure, shown
 from emmclab.devices.result_fields import shown_fields
-from emmclab.devices.stored import Stored
+from emmclab.devices.stored_result import Stored
 from emmclab.errors import ConfigError
 
 #: The figures that are compared.

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from emmclab.traces.inputs import inputs_of, made_here
-from emmclab.traces.made_types import MadeFrom
+from emmclab.traces.provenance_types import MadeFrom
 
 if TYPE_CHECKING:
     from emmclab.devices.device import Device

@@ -11,7 +11,7 @@ from typing import Any
 from emmclab import __version__
 from emmclab.devices.device import Device
 from emmclab.errors import ConfigError
-from emmclab.runtime.quantity import size
+from emmclab.runtime.number_format import size
 from emmclab.traces.register_types import RegisterReport, RegisterSetting
 
 #: Maximum cache size of the model, KB.

@@ -8,7 +8,7 @@ import tomllib
 from pathlib import Path
 from typing import NamedTuple
 
-from emmclab.runtime.quantity import significant
+from emmclab.runtime.number_format import significant
 
 _FILE = Path(__file__).parents[1] / "data" / "result-fields.toml"
 #: Display units for bytes.

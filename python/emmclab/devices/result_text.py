@@ -6,15 +6,14 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from emmclab.devices.beside import BESIDE
-from emmclab.devices.fitted import fitted_note, runs_note
+from emmclab.devices.fit_sources import fitted_note, runs_note
+from emmclab.devices.recorded_vs_simulated import BESIDE
 from emmclab.devices.result import Result
 from emmclab.devices.result_fields import result_field
 from emmclab.devices.result_types import Refusal, SettingChange
-from emmclab.devices.spread import is_random_run, order_of, untested
+from emmclab.devices.seed_statistics import is_random_run, order_of, untested
 from emmclab.runtime.lists import joined
-from emmclab.runtime.quantity import duration
-from emmclab.runtime.signed import signed
+from emmclab.runtime.number_format import duration, signed
 
 #: The figures that the sentence on a result names.
 _MEAN, _P99 = map(result_field, ("response.mean_response_ms", "response.p99_ms"))

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Any, Generic, NotRequired, TypedDict, TypeVar
 
-from emmclab.devices.asked_options import AskedOptions
 from emmclab.devices.over_time_types import RunBin
-from emmclab.traces.made_types import MadeFrom
+from emmclab.devices.result_options import AskedOptions
+from emmclab.traces.provenance_types import MadeFrom
 
 T = TypeVar("T")
 

@@ -16,12 +16,11 @@ from typing import NamedTuple, TypedDict
 from emmclab.devices.calibration import calibrate
 from emmclab.devices.calibration_types import Calibration
 from emmclab.devices.device import Device
-from emmclab.devices.fitted import Fitted
-from emmclab.devices.judgement import Judgement, JudgementFields, Spread
-from emmclab.devices.judging import Recording
+from emmclab.devices.fit_sources import Fitted
 from emmclab.devices.result import Result
 from emmclab.devices.result_text import durability_unknown, is_buffered, mode_line
 from emmclab.devices.run_options import RunOptions, SimulationProgress
+from emmclab.devices.validation_groups import Judgement, JudgementFields, Recording, Spread
 from emmclab.errors import EmmclabError, UnsupportedError
 from emmclab.runtime.files import folder_aside, written
 from emmclab.runtime.parquet import database

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from emmclab.devices.judgement import ENOUGH, WITHIN_PCT, Group, Judgement, Spread, several
 from emmclab.devices.validation import Model, Validation
-from emmclab.runtime.quantity import duration
-from emmclab.runtime.signed import signed
+from emmclab.devices.validation_groups import ENOUGH, WITHIN_PCT, Group, Judgement, Spread, several
+from emmclab.runtime.number_format import duration, signed
 from emmclab.runtime.text_table import TextTable
 
 #: The headline states the share of requests within this error, percent.

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import TypedDict
 
-from emmclab.fleet.difference import (
+from emmclab.fleet.main_figures import COMPARED, TOTALS
+from emmclab.fleet.rank_test import (
     cliffs_delta,
     effect,
     holm,
@@ -15,11 +16,9 @@ from emmclab.fleet.difference import (
     recordings_needed,
     recordings_to_show,
 )
-from emmclab.fleet.figures import COMPARED, TOTALS
 from emmclab.fleet.summary import Group, Summary, SummaryFields, is_amount, shown, summarise
 from emmclab.fleet.table import Table
-from emmclab.runtime.quantity import duration
-from emmclab.runtime.signed import signed
+from emmclab.runtime.number_format import duration, signed
 from emmclab.traces.profile_fields import Field
 
 #: Ratio of the median durations above which totals reflect the lengths of the recordings rather than

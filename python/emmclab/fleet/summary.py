@@ -9,7 +9,7 @@ from typing import Any, TypedDict
 
 from emmclab.errors import ConfigError
 from emmclab.fleet.distribution import LEAST_FOR_OUTLIERS, OUTLYING, POINTS, deviations, percentile
-from emmclab.fleet.figures import COMPARED, FIGURES
+from emmclab.fleet.main_figures import COMPARED, FIGURES
 from emmclab.fleet.table import Table
 from emmclab.traces.profile_fields import Field
 

@@ -10,10 +10,10 @@ from typing import Any, cast
 import duckdb
 
 from emmclab.errors import FormatError, InputError
-from emmclab.fleet.figures import FIGURES
-from emmclab.fleet.row import FIXED, HISTOGRAM
+from emmclab.fleet.main_figures import FIGURES
+from emmclab.fleet.recording_row import FIXED, HISTOGRAM
 from emmclab.fleet.table_types import Description
-from emmclab.runtime import seal
+from emmclab.runtime import checksummed
 from emmclab.runtime.files import folder_aside, noted, put_in_place
 from emmclab.runtime.parquet import questions, quoted, refusing, typed
 
@@ -49,7 +49,7 @@ class Table:
         self.path = path
         self.name = name or str(path)
         self.description = _description(path, self.name)
-        if not seal.is_whole(path):
+        if not checksummed.is_whole(path):
             raise DamagedError(
                 f"{self.name}: this table of a fleet is damaged, or of an earlier version",
                 kind="syntax",
@@ -137,12 +137,12 @@ def write(
                 )
             columns = _list(_in_order(database, description["metadata"]))
             told = json.dumps(description, sort_keys=True).replace("'", "''")
-            about = f"{{{_KEY}: '{told}', {seal.KEY}: '{seal.UNSEALED}'}}"
+            about = f"{{{_KEY}: '{told}', {checksummed.KEY}: '{checksummed.UNSEALED}'}}"
             database.execute(
                 f"copy (select {columns} from every order by path, digest) to '{quoted(made)}' "  # noqa: S608
                 f"(format parquet, compression zstd, kv_metadata {about})"
             )
-        seal.seal(made)
+        checksummed.seal(made)
         with noted(path):
             put_in_place(made, path)
 

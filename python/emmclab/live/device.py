@@ -10,10 +10,10 @@ from os import PathLike, fspath
 from types import TracebackType
 
 from emmclab import _core
-from emmclab.devices.asked_options import AskedOptions
 from emmclab.devices.device import Device
 from emmclab.devices.layers import refuse_lines
 from emmclab.devices.result import Result
+from emmclab.devices.result_options import AskedOptions
 from emmclab.live.status_types import FoundImage, LiveStatus
 
 #: The clock on which a device finishes its background work.

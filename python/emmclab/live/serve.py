@@ -15,10 +15,10 @@ from os import PathLike, fspath
 from pathlib import Path
 
 from emmclab import _core
-from emmclab.devices.asked_options import AskedOptions
 from emmclab.devices.device import Device
 from emmclab.devices.layers import Setting, stack
 from emmclab.devices.preconditioning import no_trace
+from emmclab.devices.result_options import AskedOptions
 from emmclab.errors import ConfigError, InputError, UnsupportedError
 from emmclab.live.device import LiveDevice
 from emmclab.live.qemu import qemu_command

@@ -13,10 +13,10 @@ from emmclab.devices.result_fields import result_field
 from emmclab.devices.result_text import device_before, mode_line
 from emmclab.pages import plots
 from emmclab.pages.assemble import assemble
-from emmclab.pages.head import Head, Notice, Provenance, Tile, lost, tile
+from emmclab.pages.first_screen import Head, Notice, Provenance, Tile, lost, tile
 from emmclab.runtime.files import write_whole
-from emmclab.runtime.signed import signed
-from emmclab.traces.ledger import ledger_line
+from emmclab.runtime.number_format import signed
+from emmclab.traces.ledger_text import ledger_line
 
 #: Maximum number of options on the first screen.
 _BEST = 3

@@ -16,14 +16,14 @@ from emmclab.apps.closed_loop import (
 )
 from emmclab.apps.result_types import Lane
 from emmclab.pages.assemble import assemble
-from emmclab.pages.head import Head, Notice, Provenance, noted, tile
+from emmclab.pages.first_screen import Head, Notice, Provenance, noted, tile
 from emmclab.pages.plots.applications import FIGURES
 from emmclab.pages.plots.figure import Rows
 from emmclab.pages.theme import STATE_COLOURS
 from emmclab.runtime.files import write_whole
-from emmclab.runtime.signed import signed
+from emmclab.runtime.number_format import signed
 from emmclab.runtime.table_row import Row
-from emmclab.traces.made_types import MadeFrom
+from emmclab.traces.provenance_types import MadeFrom
 
 #: Maximum numbers of states and of runs on the first screen.
 _MOST_STATES, _MOST_TILES = 4, 6

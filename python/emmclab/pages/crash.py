@@ -10,10 +10,10 @@ from pathlib import Path
 
 from markupsafe import Markup
 
+from emmclab.crash.broken_promise import CutTally
 from emmclab.crash.explore import Exploration, open_run
-from emmclab.crash.finding import CutTally
 from emmclab.crash.json_types import CrashSummary, FindingFields, MinimalState, MissingWrite
-from emmclab.crash.session import Kept
+from emmclab.crash.stored_log import Kept
 from emmclab.crash.timeline import (
     DM_ENTRY_NS,
     DM_WRITER,
@@ -22,10 +22,10 @@ from emmclab.crash.timeline import (
     commands_before,
     time_of,
 )
-from emmclab.pages import crash_words as words
+from emmclab.pages import crash_text as words
 from emmclab.pages.assemble import assemble
-from emmclab.pages.head import Head, Notice, Provenance, Tile
-from emmclab.pages.plots import Chart, Figure, Row, Rows, cuts
+from emmclab.pages.first_screen import Head, Notice, Provenance, Tile
+from emmclab.pages.plots import Chart, Figure, Row, Rows, power_cuts
 from emmclab.runtime.files import write_whole
 
 #: Number of distinguishable positions on the time line; cuts at one position are counted together.
@@ -201,13 +201,13 @@ def _line_figure(clock: _Clock) -> Figure:
         "Cuts by verdict",
         "A mark for each cut, in the row of its worst state; below, a mark for each acknowledgement of the "
         "workload. Numbers are those of the findings. A cut whose states all equal earlier ones has no mark.",
-        partial(cuts.time_line, axis=clock.line),
+        partial(power_cuts.time_line, axis=clock.line),
         wide=True,
     )
 
 
 def _commands_figure(number: int, clock: _Clock) -> Figure:
-    draw: Callable[[Rows], Chart] = partial(cuts.commands, axis=clock.commands)
+    draw: Callable[[Rows], Chart] = partial(power_cuts.commands, axis=clock.commands)
     return Figure(
         f"commands-{number}",
         f"Commands before the cut of finding {number}",
@@ -247,7 +247,7 @@ def _line_rows(name: str, summary: CrashSummary, scene: Scene, clock: _Clock) ->
             known[field] += count
 
     for number, (finding, (at_ns, _)) in enumerate(zip(summary["findings"], scene.before, strict=True), 1):
-        mark(cuts.FINDINGS, at_ns, str(number), (finding["states"], finding["states"], 0))
+        mark(power_cuts.FINDINGS, at_ns, str(number), (finding["states"], finding["states"], 0))
     lanes = ("promise broken", "documented loss", "all states kept")
     for lane in lanes:
         for _, tally in sorted(scene.verdicts.items()):

@@ -9,7 +9,7 @@ import altair as alt
 
 from emmclab.devices.probe import Probe
 from emmclab.pages.assemble import assemble
-from emmclab.pages.head import Head, Provenance, Tile, amount, tile
+from emmclab.pages.first_screen import Head, Provenance, Tile, amount, tile
 from emmclab.pages.plots import Chart, Figure, Rows, chart_of, tooltip
 from emmclab.runtime.files import write_whole
 

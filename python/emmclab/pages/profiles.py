@@ -10,13 +10,12 @@ from pathlib import Path
 from typing import Any, TypedDict
 
 from emmclab.pages.assemble import assemble
-from emmclab.pages.head import Head, Notice, Provenance, Tile, amount, lost, tile, tile_of
+from emmclab.pages.first_screen import Head, Notice, Provenance, Tile, amount, lost, tile, tile_of
 from emmclab.pages.plots import FIGURES
 from emmclab.runtime.files import write_whole
 from emmclab.runtime.table_row import Row
 from emmclab.traces.activity import activity_tables
-from emmclab.traces.ledger import ledger_line
-from emmclab.traces.made_types import MadeFrom
+from emmclab.traces.ledger_text import ledger_line
 from emmclab.traces.profile import Profile
 from emmclab.traces.profile_fields import (
     DEVICE_FIELDS,
@@ -33,6 +32,7 @@ from emmclab.traces.profile_fields import (
 from emmclab.traces.profile_notes import notes
 from emmclab.traces.profile_options import percentile_label
 from emmclab.traces.profile_types import ClockJump, Judged
+from emmclab.traces.provenance_types import MadeFrom
 from emmclab.traces.published import doubts, published_row
 
 #: Fields for the summary of a trace: the mean response, or else the mean size.

@@ -7,15 +7,15 @@ from pathlib import Path
 from typing import Any, TypedDict
 
 from emmclab.devices.result_fields import field_of_column
-from emmclab.devices.spread import MORE_SEEDS, untested
+from emmclab.devices.seed_statistics import MORE_SEEDS, untested
 from emmclab.pages.assemble import assemble
-from emmclab.pages.head import Head, Provenance, Tile, exact
+from emmclab.pages.first_screen import Head, Provenance, Tile, exact
 from emmclab.pages.plots import Figure, Rows
-from emmclab.pages.plots.searched import best_so_far, over_objectives
+from emmclab.pages.plots.search import best_so_far, over_objectives
 from emmclab.runtime.files import write_whole
 from emmclab.studies.search import WAYS, Found, Objective, Trial, alike, dominates, seeds_of
 from emmclab.studies.summary import written
-from emmclab.traces.made_types import MadeFrom
+from emmclab.traces.provenance_types import MadeFrom
 
 #: Maximum number of rows in the table of the Pareto front.
 _MOST_ROWS = 200

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, TypedDict
 
 from emmclab.devices.device import Device
-from emmclab.devices.fitted import runs_note
+from emmclab.devices.fit_sources import runs_note
 from emmclab.devices.result import DURABILITY, Result, ufs_figures
 from emmclab.devices.result_fields import result_field, shown_fields
 from emmclab.devices.result_text import (
@@ -23,12 +23,12 @@ from emmclab.devices.result_text import (
 )
 from emmclab.devices.setting_types import ExplainedSetting
 from emmclab.pages.assemble import assemble
-from emmclab.pages.head import Head, Notice, Provenance, Tile, lost, noted, tile
+from emmclab.pages.first_screen import Head, Notice, Provenance, Tile, lost, noted, tile
 from emmclab.pages.run_figures import FIGURES, OF_SEVERAL, rows_of
 from emmclab.runtime.files import write_whole
-from emmclab.runtime.signed import signed
-from emmclab.traces.ledger import ledger_line
-from emmclab.traces.made_types import MadeFrom
+from emmclab.runtime.number_format import signed
+from emmclab.traces.ledger_text import ledger_line
+from emmclab.traces.provenance_types import MadeFrom
 
 _COLUMNS = shown_fields(
     (

@@ -7,11 +7,11 @@ from statistics import median
 
 from emmclab.apps.solutions import Comparison
 from emmclab.pages.assemble import assemble
-from emmclab.pages.head import Head, Provenance, Tile, tile
+from emmclab.pages.first_screen import Head, Provenance, Tile, tile
 from emmclab.pages.plots.figure import Rows
 from emmclab.pages.plots.solutions import FIGURES
 from emmclab.runtime.files import write_whole
-from emmclab.traces.made_types import MadeFrom
+from emmclab.traces.provenance_types import MadeFrom
 
 #: Maximum number of solutions on the first screen; those with the largest gain are shown.
 _MOST_TILES = 5

@@ -9,17 +9,24 @@ from pathlib import Path
 from typing import Any
 
 from emmclab import __version__
-from emmclab.devices.fitted import Fitted, is_durable, order_note
-from emmclab.devices.intervals import CONFIDENCE_TEXT, Interval, mean_interval, positive_interval
+from emmclab.devices.fit_sources import Fitted, is_durable, order_note
 from emmclab.devices.layers import Setting
 from emmclab.devices.result_text import durability_unknown, is_buffered, mode_name
-from emmclab.devices.spread import MORE_SEEDS, Spread, untested
+from emmclab.devices.seed_statistics import (
+    CONFIDENCE_TEXT,
+    MORE_SEEDS,
+    Interval,
+    Spread,
+    mean_interval,
+    positive_interval,
+    untested,
+)
 from emmclab.pages.assemble import assemble
-from emmclab.pages.head import Head, Notice, Provenance, Tile, lost, noted, tile
-from emmclab.pages.plots import FIGURES, Figure, Row, Rows, swept
+from emmclab.pages.first_screen import Head, Notice, Provenance, Tile, lost, noted, tile
+from emmclab.pages.plots import FIGURES, Figure, Row, Rows, sweep
 from emmclab.pages.study_types import Answer, EffectRow, GridTable, InputRow
 from emmclab.runtime.files import write_whole
-from emmclab.runtime.signed import signed
+from emmclab.runtime.number_format import signed
 from emmclab.studies.bundled import bundled
 from emmclab.studies.effects import Effect, average
 from emmclab.studies.grid import REPLAYS
@@ -34,9 +41,9 @@ from emmclab.studies.summary import (
     summaries,
     written,
 )
-from emmclab.traces.ledger import ledger_line
-from emmclab.traces.made_types import MadeFrom
+from emmclab.traces.ledger_text import ledger_line
 from emmclab.traces.profile_fields import TABLES
+from emmclab.traces.provenance_types import MadeFrom
 
 #: Maximum number of rows in one table; the tables that `query` reads have all rows.
 _MOST_ROWS = 2_000
@@ -522,7 +529,7 @@ def _row(place: tuple[str, str, str], points: Sequence[dict[int, float]], metric
 
 
 def _chart(key: str, title: str, rows: Rows) -> Any:
-    return swept.over_values(rows, key, title)
+    return sweep.over_values(rows, key, title)
 
 
 def _others(point: Point, key: str) -> str:

@@ -9,17 +9,17 @@ from typing import Any
 import altair as alt
 
 from emmclab.devices import validation_text as words
-from emmclab.devices.judgement import WITHIN_PCT
 from emmclab.devices.validation import Validation
+from emmclab.devices.validation_groups import WITHIN_PCT
 from emmclab.pages import plots
 from emmclab.pages.assemble import assemble
-from emmclab.pages.head import Head, Notice, Provenance, Tile, lost, tile
+from emmclab.pages.first_screen import Head, Notice, Provenance, Tile, lost, tile
 from emmclab.pages.plots import Chart, Figure, Rows
 from emmclab.runtime.files import write_whole
-from emmclab.runtime.signed import signed
+from emmclab.runtime.number_format import signed
 from emmclab.runtime.table_row import Row
-from emmclab.traces.ledger import ledger_line
-from emmclab.traces.made_types import MadeFrom
+from emmclab.traces.ledger_text import ledger_line
+from emmclab.traces.provenance_types import MadeFrom
 
 #: Name of the recorded times in comparisons with models.
 _RECORDED = "recorded"

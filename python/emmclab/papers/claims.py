@@ -8,12 +8,12 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, TypedDict
 
 from emmclab.errors import ConfigError, EmmclabError
-from emmclab.papers.measuring import Measurement, Reads, find_measure, taken
+from emmclab.papers.measures import Measurement, Reads, find_measure, taken
 from emmclab.papers.registry import Paper, papers, studies
 from emmclab.papers.sources import made_in, recorded_in, restated
-from emmclab.studies.in_place import in_place, stand_ins, without
-from emmclab.studies.kept_types import Run
 from emmclab.studies.results import Results
+from emmclab.studies.stored_types import Run
+from emmclab.studies.trace_substitution import in_place, stand_ins, without
 
 REPRODUCED = "reproduced"
 DIRECTION = "same trend, different size"

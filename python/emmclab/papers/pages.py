@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypedDict
 
 from emmclab.pages.assemble import assemble
-from emmclab.pages.head import Head, Provenance, Tile, lost
+from emmclab.pages.first_screen import Head, Provenance, Tile, lost
 from emmclab.pages.study import command_of, made_of
 from emmclab.papers.claims import (
     DIRECTION,
@@ -21,12 +21,12 @@ from emmclab.papers.claims import (
     judge_study,
     settled,
 )
-from emmclab.papers.drawing import Drawing, write_drawings
+from emmclab.papers.page_charts import Drawing, write_drawings
 from emmclab.papers.registry import studies
 from emmclab.runtime.files import write_whole
-from emmclab.studies.in_place import stand_ins
-from emmclab.studies.kept_types import About, RecordingsAbout
 from emmclab.studies.results import Results
+from emmclab.studies.stored_types import About, RecordingsAbout
+from emmclab.studies.trace_substitution import stand_ins
 from emmclab.traces.reading import bundled_by_name
 
 _BADGES = {REPRODUCED: "yes", DIRECTION: "near", NOT: "no", RESTATED: "restated"}

@@ -14,8 +14,8 @@ import tomllib
 
 from emmclab.apps.closed_loop import hosts
 from emmclab.devices.device import Device
-from emmclab.papers.measuring import Reads
-from emmclab.studies.kept_types import Run
+from emmclab.papers.measures import Reads
+from emmclab.studies.stored_types import Run
 from emmclab.traces.workload import PARAMETERS_OF, Workload, benchmark_sources, workloads
 
 #: Counters of the bytes that layers handle themselves.

@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any, TypedDict
 
 from emmclab.errors import ConfigError, InputError
-from emmclab.runtime.extras import library
 from emmclab.runtime.files import folder_aside
 from emmclab.runtime.local_copies import scratch
-from emmclab.runtime.place import DAMAGED, refused
+from emmclab.runtime.optional_libraries import library
+from emmclab.runtime.result_storage import DAMAGED, refused
 
 #: Interval of the heartbeats of a run, and time without one after which it counts as killed, in seconds.
 SIGN_S, LEASE_S = 5.0, 20.0

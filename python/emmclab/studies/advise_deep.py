@@ -9,17 +9,17 @@ from typing import Any, TypedDict
 from emmclab.devices.advise import FIGURES, ORDERS, Option, options
 from emmclab.devices.device import Device
 from emmclab.devices.layers import Setting
-from emmclab.devices.spread import is_told, untested
+from emmclab.devices.seed_statistics import is_told, untested
 from emmclab.errors import ConfigError
 from emmclab.runtime.executors import Executor
-from emmclab.runtime.extras import library
-from emmclab.runtime.place import Place
-from emmclab.runtime.signed import signed
+from emmclab.runtime.number_format import signed
+from emmclab.runtime.optional_libraries import library
+from emmclab.runtime.result_storage import Place
 from emmclab.studies.definition import Study
 from emmclab.studies.grid import Grid
 from emmclab.studies.run import StudyProgress
 from emmclab.studies.search import WAYS, Found, Objective, Trial, run_search, seeds_of
-from emmclab.studies.space import Range, Space
+from emmclab.studies.search_space import Range, Space
 
 #: The column of results by which options are ranked. A lifetime needs its own run for each option.
 METRICS = {by: field.column for by, field in FIGURES.items()}

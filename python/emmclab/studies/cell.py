@@ -17,9 +17,9 @@ from emmclab.runtime.local_copies import file_digest, located
 from emmclab.studies.cell_options import CellOptions
 from emmclab.studies.grid import FILES
 from emmclab.studies.input import Input
-from emmclab.studies.kept_types import CellFields, Entry
 from emmclab.studies.kinds import kind_of_cell
 from emmclab.studies.kinds.kind import CellKind, Images, Work
+from emmclab.studies.stored_types import CellFields, Entry
 
 #: Version of the format of stored results; results with another version are not found.
 _KEPT_AS = 3

@@ -7,18 +7,18 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from emmclab.errors import InputError
+from emmclab.runtime.checksummed import is_whole
 from emmclab.runtime.files import folder_aside, folder_for_reading, noted, put_in_place
 from emmclab.runtime.parquet import TableFile, database, quoted
-from emmclab.runtime.place import Place
-from emmclab.runtime.seal import is_whole
+from emmclab.runtime.result_storage import Place
 from emmclab.studies.cell import Cell
 from emmclab.studies.definition import Study
-from emmclab.studies.freshness import made_of
-from emmclab.studies.kept import ask
-from emmclab.studies.kept_types import Run
+from emmclab.studies.result_rows import ask
 from emmclab.studies.results import Results
 from emmclab.studies.run import about
+from emmclab.studies.staleness import made_of
 from emmclab.studies.store import Missing, Store, missing_about
+from emmclab.studies.stored_types import Run
 from emmclab.studies.tables import row_of_cell
 
 #: Metadata key of the description of the study.

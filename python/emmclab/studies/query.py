@@ -16,9 +16,9 @@ import duckdb
 from emmclab import _core
 from emmclab._core import FLAG_NAMES
 from emmclab.errors import ConfigError, InputError
+from emmclab.runtime.checksummed import is_whole
 from emmclab.runtime.files import folder_aside, written
 from emmclab.runtime.parquet import listed, quoted
-from emmclab.runtime.seal import is_whole
 from emmclab.studies.kinds import TABLES
 from emmclab.traces.activity import waits_of
 from emmclab.traces.activity_types import Activity

@@ -9,22 +9,22 @@ from pathlib import Path
 
 from emmclab import __version__
 from emmclab.devices.device import Device
-from emmclab.devices.fitted import Fitted
-from emmclab.devices.stored import run_of
+from emmclab.devices.fit_sources import Fitted
+from emmclab.devices.stored_result import run_of
 from emmclab.errors import ConfigError, UnsupportedError
 from emmclab.runtime.executors import Executor
 from emmclab.runtime.files import printable
 from emmclab.runtime.local_copies import located
-from emmclab.runtime.place import Folder, Place
+from emmclab.runtime.result_storage import Folder, Place
 from emmclab.studies.cell import Cell
+from emmclab.studies.cell_scheduler import Progress, Sweep
 from emmclab.studies.definition import Study
-from emmclab.studies.freshness import made_of
 from emmclab.studies.input import Input
-from emmclab.studies.kept_types import About, FittedTo, FurtherAbout
 from emmclab.studies.kinds.kind import CellKind
 from emmclab.studies.results import Results
+from emmclab.studies.staleness import made_of
 from emmclab.studies.store import IMAGES_BYTES, Finished, Keeper, Store
-from emmclab.studies.sweep import Progress, Sweep
+from emmclab.studies.stored_types import About, FittedTo, FurtherAbout
 
 #: Called as cells finish.
 StudyProgress = Callable[[Progress], None]

@@ -11,22 +11,22 @@ from typing import Any
 
 from emmclab import _core
 from emmclab.devices.layers import Setting
-from emmclab.devices.spread import is_told
+from emmclab.devices.seed_statistics import is_told
 from emmclab.errors import ConfigError
 from emmclab.runtime.executors import Executor
-from emmclab.runtime.extras import library
 from emmclab.runtime.lists import once
-from emmclab.runtime.place import Place
+from emmclab.runtime.optional_libraries import library
+from emmclab.runtime.result_storage import Place
 from emmclab.runtime.table_row import Row
 from emmclab.studies.cell import Cell
+from emmclab.studies.cell_scheduler import Sweep
 from emmclab.studies.definition import Study
 from emmclab.studies.effects import average
-from emmclab.studies.kept import Kept
 from emmclab.studies.kinds.profile import PROFILE
+from emmclab.studies.result_rows import Kept
 from emmclab.studies.run import Note, StudyProgress, require_all, unheard
-from emmclab.studies.space import Space
+from emmclab.studies.search_space import Space
 from emmclab.studies.store import IMAGES_BYTES, Keeper, Store
-from emmclab.studies.sweep import Sweep
 from emmclab.studies.tables import row_of_cell
 
 #: Ways of choosing settings: the first learns from earlier trials; the others are baselines.

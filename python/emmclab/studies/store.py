@@ -15,17 +15,16 @@ from typing import Any, cast
 
 from emmclab.errors import InputError
 from emmclab.runtime.build import build_digest
-from emmclab.runtime.checked import checked, checked_value
+from emmclab.runtime.checksummed import checked, checked_value, is_whole
 from emmclab.runtime.files import lock, open_own, refuse_link, remove_named, sweep
 from emmclab.runtime.local_copies import scratch
 from emmclab.runtime.parquet import Line, TableFile
-from emmclab.runtime.place import DAMAGED, Folder, Place
-from emmclab.runtime.seal import is_whole
+from emmclab.runtime.result_storage import DAMAGED, Folder, Place
 from emmclab.studies.cell import Cell
-from emmclab.studies.kept import Kept, ask, keys_of, undamaged, write_joined, write_part
-from emmclab.studies.kept_types import About, FailedRow, FurtherAbout, Index, MissingCell, RunRow
 from emmclab.studies.kinds import TABLES
 from emmclab.studies.kinds.kind import Images
+from emmclab.studies.result_rows import Kept, ask, keys_of, undamaged, write_joined, write_part
+from emmclab.studies.stored_types import About, FailedRow, FurtherAbout, Index, MissingCell, RunRow
 from emmclab.studies.tables import Digest, kept_rows
 
 #: Default limit of the preconditioned devices in the results folder of a study, in bytes.

@@ -8,15 +8,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, cast
 
-from emmclab.devices.intervals import Interval, difference_interval
 from emmclab.devices.result import at
 from emmclab.devices.result_fields import ResultField, result_field
-from emmclab.devices.spread import Spread, order_of
+from emmclab.devices.seed_statistics import Interval, Spread, difference_interval, order_of
 from emmclab.studies.effects import Effect, Setting, as_change, average, effects_of
 from emmclab.studies.grid import AXES
-from emmclab.studies.kept_types import Run
 from emmclab.studies.kinds.profile import PROFILE
 from emmclab.studies.results import Results
+from emmclab.studies.stored_types import Run
 from emmclab.studies.tables import stop_of
 from emmclab.traces.profile_options import percentile_label
 

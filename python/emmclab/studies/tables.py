@@ -8,9 +8,9 @@ from collections.abc import Iterator
 
 from emmclab.runtime.parquet import Line, form_of, text_of
 from emmclab.runtime.table_row import Row
-from emmclab.studies.flat import flat, with_settings
-from emmclab.studies.kept_types import Entry, Run
+from emmclab.studies.flatten import flat, with_settings
 from emmclab.studies.kinds import kind_of_cell
+from emmclab.studies.stored_types import Entry, Run
 
 
 class Digest:

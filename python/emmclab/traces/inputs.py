@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from emmclab._core import __version__
-from emmclab.runtime.command import command_line
-from emmclab.traces.made_types import InputRecord, MadeFrom
+from emmclab.runtime.command_line import command_line
+from emmclab.traces.provenance_types import InputRecord, MadeFrom
 from emmclab.traces.trace import Trace
 
 

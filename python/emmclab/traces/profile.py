@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from emmclab.runtime.document import Document
-from emmclab.runtime.quantity import size
+from emmclab.runtime.number_format import size
 from emmclab.runtime.table_row import Row
-from emmclab.traces.fsync import Fsync
+from emmclab.traces.fsync_text import Fsync
 from emmclab.traces.journal import Journal
-from emmclab.traces.ledger import ledger_line
+from emmclab.traces.ledger_text import ledger_line
 from emmclab.traces.notebook import profile_html
 from emmclab.traces.profile_fields import JUMP_FIELDS, KEY_FIELDS, TABLES, jump_cells
 from emmclab.traces.profile_types import ClockJump, Judged, Reissues

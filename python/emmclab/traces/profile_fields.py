@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from emmclab.runtime.quantity import significant
+from emmclab.runtime.number_format import significant
 from emmclab.traces.profile_types import ClockJump
 
 

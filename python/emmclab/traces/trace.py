@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from emmclab import _core
 from emmclab.errors import UnsupportedError
-from emmclab.runtime.extras import library
 from emmclab.runtime.files import digest, folder_aside, noted, written
+from emmclab.runtime.optional_libraries import library
 from emmclab.traces.activity import require_waits
 from emmclab.traces.journal import Journal
 from emmclab.traces.kernel_threads import kernel_threads
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     import polars
     import pyarrow
 
-    from emmclab.traces.frames import ArrowTable
+    from emmclab.traces.data_frames import ArrowTable
 
 Header = dict[str, str | None]
 #: Counts; None if the input does not show one, such as `reissued` without processes and completions.
@@ -125,7 +125,7 @@ class Trace:
         >>> again.profile()["requests"] == trace.profile()["requests"]
         True
         """
-        from emmclab.traces.frames import is_stream, opener
+        from emmclab.traces.data_frames import is_stream, opener
 
         return Trace(name, opener(table, name), once=is_stream(table))
 

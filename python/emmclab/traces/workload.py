@@ -11,8 +11,7 @@ from typing import Any, cast
 
 from emmclab import _core
 from emmclab.errors import ConfigError
-from emmclab.runtime.quantity import duration
-from emmclab.runtime.signed import signed
+from emmclab.runtime.number_format import duration, signed
 from emmclab.traces.profile import Profile
 from emmclab.traces.profile_fields import TABLES, counted_jumps
 from emmclab.traces.profile_types import ClockJump, FieldDifference

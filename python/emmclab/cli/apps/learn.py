@@ -10,10 +10,10 @@ import typer
 
 from emmclab.apps.closed_loop import learn_application
 from emmclab.cli.console import print_json, put, stdout
-from emmclab.cli.helping import examples
-from emmclab.cli.meter import Meter
+from emmclab.cli.help_format import examples
 from emmclab.cli.options import AsJson
-from emmclab.cli.outputs import STDOUT, in_a_folder_or_stdout
+from emmclab.cli.output_files import STDOUT, in_a_folder_or_stdout
+from emmclab.cli.progress import Meter
 from emmclab.errors import ConfigError
 from emmclab.runtime.files import write_whole
 
@@ -103,7 +103,7 @@ def learn(
     if as_json:
         print_json({**asdict(found), "program": str(output.resolve())})
         return
-    from emmclab.cli.apps.shown import show_learned
+    from emmclab.cli.apps.show_applications import show_learned
 
     show_learned(stdout(), found, output, cpu_factor)
 

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from emmclab.apps.closed_loop import NETWORK, AppResult, parts_of
-from emmclab.cli.apps.running import (
+from emmclab.cli.apps.run_options import (
     RUN,
     Application,
     Beside,
@@ -25,10 +25,19 @@ from emmclab.cli.apps.running import (
     write_page,
 )
 from emmclab.cli.console import say
-from emmclab.cli.declared import Perfetto
-from emmclab.cli.helping import examples
+from emmclab.cli.declared_options import Perfetto
+from emmclab.cli.help_format import examples
 from emmclab.cli.options import AsJson, option, with_groups
-from emmclab.cli.simulation import Capacity, DeviceName, Events, Layers, Second, Settings, configured, layered
+from emmclab.cli.simulation_options import (
+    Capacity,
+    DeviceName,
+    Events,
+    Layers,
+    Second,
+    Settings,
+    configured,
+    layered,
+)
 from emmclab.devices.provenance import Provenance
 from emmclab.runtime.lists import once
 

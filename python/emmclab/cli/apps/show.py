@@ -5,9 +5,9 @@ from __future__ import annotations
 import typer
 
 from emmclab.apps.closed_loop import application_text
-from emmclab.cli.apps.running import Application
+from emmclab.cli.apps.run_options import Application
 from emmclab.cli.console import put
-from emmclab.cli.helping import examples
+from emmclab.cli.help_format import examples
 
 
 def register(app: typer.Typer) -> None:

@@ -10,13 +10,13 @@ import typer
 
 from emmclab.apps.closed_loop import NETWORK, AppResult, activities, host_for
 from emmclab.apps.solutions import Solution, compare_solutions, solutions_named
-from emmclab.cli.apps.running import RUN, Devices, Host, Networks, Running, devices_of, networks_of
+from emmclab.cli.apps.run_options import RUN, Devices, Host, Networks, Running, devices_of, networks_of
 from emmclab.cli.console import print_json, say, stdout
-from emmclab.cli.helping import examples
-from emmclab.cli.names import application_names, solution_names
+from emmclab.cli.help_format import examples
+from emmclab.cli.name_completion import application_names, solution_names
 from emmclab.cli.options import AsJson, option, with_groups
-from emmclab.cli.outputs import in_a_folder
-from emmclab.cli.simulation import Capacity, Settings
+from emmclab.cli.output_files import in_a_folder
+from emmclab.cli.simulation_options import Capacity, Settings
 from emmclab.devices.provenance import Provenance
 from emmclab.errors import ConfigError
 from emmclab.runtime.lists import once
@@ -93,6 +93,6 @@ def solutions(
     if as_json:
         print_json(found.to_dict() | {"provenance": made})
     else:
-        from emmclab.cli.apps.shown_solutions import show_comparison
+        from emmclab.cli.apps.show_solutions import show_comparison
 
         show_comparison(stdout(), found)

@@ -23,7 +23,7 @@ from emmclab.crash.block_reads import BlockReads
 from emmclab.crash.guest import wire
 from emmclab.crash.kernel_log import KernelLog
 from emmclab.crash.mounted_files import Mounted, UnreadableError
-from emmclab.crash.thinking import Thinking, sync_file_system
+from emmclab.crash.think_time import Thinking, sync_file_system
 
 #: The disk, and its mount point.
 _DISK, _FOLDER = "/dev/vda", Path("/mnt")

@@ -21,10 +21,10 @@ from typing import Any, Self, TypedDict
 
 from msgspec import ValidationError, convert
 
-from emmclab.devices.durability.known_target import KnownTarget
-from emmclab.devices.durability.pattern import Plan
 from emmclab.devices.durability.records import BLOCK
+from emmclab.devices.durability.target_identity import KnownTarget
 from emmclab.devices.durability.verdict import Verdict
+from emmclab.devices.durability.write_pattern import Plan
 from emmclab.errors import FormatError, InputError
 
 #: Version of the format of the lines, and of the steps derived from a plan; logs of other versions are

@@ -13,9 +13,9 @@ import threading
 from pathlib import Path
 from typing import Protocol
 
-from emmclab.devices.durability.known_target import KnownTarget
-from emmclab.devices.durability.nbd import Nbd, is_nbd
-from emmclab.devices.durability.pattern import Kind
+from emmclab.devices.durability.nbd_client import Nbd, is_nbd
+from emmclab.devices.durability.target_identity import KnownTarget
+from emmclab.devices.durability.write_pattern import Kind
 from emmclab.devices.probe.targets import opened_directly
 from emmclab.errors import ConfigError, InputError
 

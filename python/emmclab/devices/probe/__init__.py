@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from emmclab.devices.probe.method import Place, Point, Probe, ProbeProgress, block_size, page_size, probe
+from emmclab.devices.probe.page_and_block import (
+    Place,
+    Point,
+    Probe,
+    ProbeProgress,
+    block_size,
+    page_size,
+    probe,
+)
 from emmclab.devices.probe.targets import Disk, Simulated, Target
 
 __all__ = [

@@ -10,12 +10,12 @@ import altair as alt
 
 from emmclab import __version__
 from emmclab.pages.assemble import assemble
-from emmclab.pages.head import Head, Provenance, Tile
+from emmclab.pages.first_screen import Head, Provenance, Tile
 from emmclab.pages.plots import Rows, dots
-from emmclab.papers.drawing import Drawing
 from emmclab.papers.findings import NAME
 from emmclab.papers.findings.findings import Finding
 from emmclab.papers.findings.measured import Found
+from emmclab.papers.page_charts import Drawing
 from emmclab.runtime.files import write_whole
 from emmclab.studies.results import Results
 

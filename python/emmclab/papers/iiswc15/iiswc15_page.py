@@ -6,17 +6,17 @@ from collections.abc import Sequence
 from typing import TypedDict
 
 from emmclab.papers.claims import Claim
-from emmclab.papers.drawing import Drawing
 from emmclab.papers.iiswc15.findings import findings
+from emmclab.papers.iiswc15.page_size_readings import PUBLISHED, nearest, readings
 from emmclab.papers.iiswc15.plots import drawings
-from emmclab.papers.iiswc15.readings import PUBLISHED, nearest, readings
-from emmclab.papers.iiswc15.recorded import origin
+from emmclab.papers.iiswc15.recorded_workload import origin
 from emmclab.papers.iiswc15.twins import twins
-from emmclab.papers.measuring import table
+from emmclab.papers.measures import table
+from emmclab.papers.page_charts import Drawing
 from emmclab.papers.pages import assemble_page
-from emmclab.studies.in_place import beside, in_place, stand_ins
 from emmclab.studies.results import Results
-from emmclab.traces.ledger import ledger_line
+from emmclab.studies.trace_substitution import beside, in_place, stand_ins
+from emmclab.traces.ledger_text import ledger_line
 from emmclab.traces.profile import Profile
 from emmclab.traces.profile_fields import TABLES, Field
 from emmclab.traces.published import doubts, published, published_row

@@ -10,8 +10,7 @@ import altair as alt
 from emmclab.pages import plots
 from emmclab.pages.plots import Chart, Rows, chart_of, dots, in_order
 from emmclab.pages.theme import GREY
-from emmclab.papers.drawing import Drawing
-from emmclab.papers.iiswc15.readings import (
+from emmclab.papers.iiswc15.page_size_readings import (
     EIGHT,
     EIGHT_ALIGNED,
     FOUR,
@@ -24,9 +23,10 @@ from emmclab.papers.iiswc15.readings import (
     reductions,
     utilisation,
 )
-from emmclab.papers.measuring import rate_by_size
-from emmclab.studies.in_place import beside, in_place, stand_ins, without
+from emmclab.papers.measures import rate_by_size
+from emmclab.papers.page_charts import Drawing
 from emmclab.studies.results import Results
+from emmclab.studies.trace_substitution import beside, in_place, stand_ins, without
 from emmclab.traces.profile import Profile
 
 _EIGHT, _ALIGNED = "8 KB pages", "8 KB pages, aligned"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from emmclab.papers.measuring import share
+from emmclab.papers.measures import share
 from emmclab.papers.phones.judging import Finding, by_share, listed
 from emmclab.papers.phones.runs import UFS, as_recorded, by_input, in_use, installations, new_devices, on_new
 from emmclab.studies.results import Results

@@ -9,8 +9,8 @@ import altair as alt
 from emmclab.devices.result import at
 from emmclab.pages.plots import Chart, Rows, chart_of, dots, in_order, tooltip
 from emmclab.pages.theme import GREY
-from emmclab.papers.drawing import Drawing
-from emmclab.papers.measuring import share
+from emmclab.papers.measures import share
+from emmclab.papers.page_charts import Drawing
 from emmclab.papers.phones.runs import (
     UFS,
     as_recorded,
@@ -26,8 +26,8 @@ from emmclab.papers.phones.runs import (
     swept,
     workloads_of,
 )
-from emmclab.studies.kept_types import Run
 from emmclab.studies.results import Results
+from emmclab.studies.stored_types import Run
 from emmclab.traces.profile import Profile
 
 #: Parts of the mean response, with their descriptions.

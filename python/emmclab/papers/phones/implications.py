@@ -7,9 +7,9 @@ import statistics
 from emmclab.devices.result import at
 from emmclab.papers.phones.judging import NO, STILL, Finding, by_majority, of_parts
 from emmclab.papers.phones.runs import UFS, by_input, mean_ms, on_new
-from emmclab.runtime.signed import signed
-from emmclab.studies.kept_types import Run
+from emmclab.runtime.number_format import signed
 from emmclab.studies.results import Results
+from emmclab.studies.stored_types import Run
 
 #: If requests wait for collection for less than this on average, it is not noticed, ms.
 _UNFELT_MS = 0.1

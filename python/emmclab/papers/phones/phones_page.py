@@ -8,20 +8,20 @@ from typing import TypedDict
 
 from emmclab.errors import EmmclabError
 from emmclab.pages.assemble import assemble
-from emmclab.pages.head import Head, Tile, tile
+from emmclab.pages.first_screen import Head, Tile, tile
 from emmclab.pages.plots import Rows
 from emmclab.pages.study import provenance
 from emmclab.papers.claims import Claim
-from emmclab.papers.drawing import Drawing
+from emmclab.papers.page_charts import Drawing
 from emmclab.papers.phones import figures, sayings
 from emmclab.papers.phones.characteristics import characteristics
 from emmclab.papers.phones.implications import implications
 from emmclab.papers.phones.judging import BADGES, NO, PART, RULE, STILL, Finding, counted, verdicts_of
 from emmclab.papers.phones.runs import UFS, in_use, installations, mean_ms, new_devices, on_new, workloads_of
-from emmclab.runtime.quantity import significant
+from emmclab.runtime.number_format import significant
 from emmclab.studies.results import Results
 from emmclab.studies.tables import stop_of
-from emmclab.traces.ledger import ledger_line
+from emmclab.traces.ledger_text import ledger_line
 
 LIMITS = (
     "Applications and installations are models fitted to public traces of one Pixel 6a and one user, one "

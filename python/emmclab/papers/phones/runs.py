@@ -8,8 +8,8 @@ from typing import Any
 
 from emmclab.devices.device import Device
 from emmclab.devices.result_types import WriteBoosterUse
-from emmclab.studies.kept_types import Run
 from emmclab.studies.results import Results
+from emmclab.studies.stored_types import Run
 from emmclab.traces.workload import workload_groups
 
 #: Grids of new devices. Further devices in a new grid here appear in the tables and figures of responses.

@@ -22,9 +22,9 @@ from emmclab.papers.phones.runs import (
     ufs_devices,
     workloads_of,
 )
-from emmclab.runtime.quantity import significant
-from emmclab.studies.kept_types import Run
+from emmclab.runtime.number_format import significant
 from emmclab.studies.results import Results
+from emmclab.studies.stored_types import Run
 
 #: WriteBooster blocks of the preset in the sweep.
 _BOOSTER = 60

@@ -12,11 +12,11 @@ from emmclab.devices.device import Device
 from emmclab.devices.result import Result
 from emmclab.runtime.toml_table import TomlTable
 from emmclab.studies.cell_options import CellOptions, Software
-from emmclab.studies.cuts import Cuts
 from emmclab.studies.grid import Grid, shared_fields
 from emmclab.studies.input import Input, Sources
-from emmclab.studies.kept_types import RunFields
 from emmclab.studies.kinds.kind import Common, GridKind, Work
+from emmclab.studies.power_cut_settings import Cuts
+from emmclab.studies.stored_types import RunFields
 
 #: Options of a cell that `run_application` accepts.
 _CHOSEN: tuple[Literal["network", "host", "precondition", "layers", "layer_settings", "second"], ...] = (

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from emmclab.runtime.table_row import Row
-from emmclab.studies.flat import flat, percentile_columns
-from emmclab.studies.held import opened
-from emmclab.studies.kept_types import CellFields
+from emmclab.studies.flatten import flat, percentile_columns
+from emmclab.studies.input_cache import opened
 from emmclab.studies.kinds.kind import CellKind, Work
+from emmclab.studies.stored_types import CellFields
 
 #: Name that these cells have instead of that of a grid.
 PROFILE = "profile"

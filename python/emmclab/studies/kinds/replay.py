@@ -7,11 +7,11 @@ from typing import cast
 from emmclab.devices.result_types import KeptFields
 from emmclab.devices.run_options import RunOptions
 from emmclab.runtime.toml_table import TomlTable
-from emmclab.studies.cuts import Cuts
 from emmclab.studies.grid import AXES, FILES, REPLAYS, Grid, shared_fields
-from emmclab.studies.held import opened
 from emmclab.studies.input import Input, Sources
+from emmclab.studies.input_cache import opened
 from emmclab.studies.kinds.kind import GridKind, Work
+from emmclab.studies.power_cut_settings import Cuts
 
 
 class Replays(GridKind):
