@@ -17,12 +17,12 @@ from emmclab.cli.command_groups import walked
 from emmclab.cli.failures import EXIT_CODES
 from emmclab.cli.glossary import glossary
 from emmclab.cli.layers import default_text
-from emmclab.devices.device import Device, presets
-from emmclab.devices.layers import layers
-from emmclab.devices.result_fields import result_groups
-from emmclab.devices.run_options import RUN_OPTIONS
 from emmclab.pages.plots import FIGURES
 from emmclab.runtime.number_format import size
+from emmclab.simulation.device import Device, presets
+from emmclab.simulation.layers import layers
+from emmclab.simulation.result_fields import result_groups
+from emmclab.simulation.run_options import RUN_OPTIONS
 from emmclab.studies.grid import AXES, Grid
 from emmclab.traces.profile_fields import (
     FSYNC_FIELDS,

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from emmclab.apps.solutions import SOLUTIONS
-from emmclab.devices.device import Device
+from emmclab.simulation.device import Device
 from emmclab.studies.kinds.power_cut import run_cuts
 from emmclab.studies.power_cut_cell import CutOptions
 

@@ -12,12 +12,12 @@ import annotated
 import emmclab
 from conftest import emmclab as run_emmclab
 from conftest import emmclab_json, need_library
-from emmclab.devices.advise import ORDERS, advise, options
-from emmclab.devices.advise_lifetime import said
-from emmclab.devices.device import Device
+from emmclab.advice.advise import ORDERS, advise, options
+from emmclab.advice.lifetime import said
 from emmclab.errors import ConfigError
 from emmclab.pages.advice import write_advice
 from emmclab.runtime.result_storage import Folder
+from emmclab.simulation.device import Device
 from emmclab.studies import Serial, Study
 from emmclab.studies.advise_deep import Deep, advise_deep, space_of, taken
 from test_report_page import Visit

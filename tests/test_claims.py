@@ -19,7 +19,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conftest import ROOT, Reproduced, emmclab, emmclab_json, need
-from emmclab.devices.device import Device
 from emmclab.errors import ConfigError
 from emmclab.papers import sources
 from emmclab.papers.claims import (
@@ -45,6 +44,7 @@ from emmclab.papers.claims import (
 from emmclab.papers.iiswc15.page_size_readings import PRIMARY, readings
 from emmclab.papers.measures import find_measure, taken
 from emmclab.papers.registry import WORKS, papers, studies
+from emmclab.simulation.device import Device
 from emmclab.studies import Results, Study
 from emmclab.studies.store import Store
 from emmclab.traces.reading import read

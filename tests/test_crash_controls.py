@@ -22,8 +22,8 @@ from emmclab.crash.recording import MOUNTED, Workload
 from emmclab.crash.recovered_files import Taken
 from emmclab.crash.stored_log import Kept, Session
 from emmclab.crash.summary import KEPT, NOT_CHECKED, NOT_TESTED, verdict
-from emmclab.devices.device import Device
 from emmclab.errors import ConfigError
+from emmclab.simulation.device import Device
 from test_verdict_inputs import dm_log
 
 #: Checks that come with emmclab, with lines that each understands.

@@ -13,19 +13,25 @@ from rich.console import Console
 
 import emmclab as lab
 from conftest import ROOT, emmclab, emmclab_json
+from emmclab.advice.advise import FIGURES, ORDERS
+from emmclab.advice.journal_modes import MODE_FIGURES
+from emmclab.advice.lifetime import LIFETIME
 from emmclab.cli import show_live, show_runs
-from emmclab.devices import result_text
-from emmclab.devices.advise import FIGURES, ORDERS
-from emmclab.devices.advise_journal import MODE_FIGURES
-from emmclab.devices.advise_lifetime import LIFETIME
-from emmclab.devices.one_at_a_time import MAIN
-from emmclab.devices.recorded_vs_simulated import BESIDE
-from emmclab.devices.result import _SECOND, _WAITS, at, second_figures, ufs_figures
-from emmclab.devices.result_fields import ResultField, layer_field, result_field, result_fields, shown_fields
-from emmclab.devices.seed_statistics import SPREAD_FIGURES
+from emmclab.comparison.one_at_a_time import MAIN
+from emmclab.comparison.recorded_vs_simulated import BESIDE
+from emmclab.comparison.seed_statistics import SPREAD_FIGURES
 from emmclab.live.status_types import LiveStatus
 from emmclab.pages import simulation
 from emmclab.pages.plots import simulation as simulation_plots
+from emmclab.simulation import result_text
+from emmclab.simulation.result import _SECOND, _WAITS, at, second_figures, ufs_figures
+from emmclab.simulation.result_fields import (
+    ResultField,
+    layer_field,
+    result_field,
+    result_fields,
+    shown_fields,
+)
 from emmclab.studies.summary import METRICS
 
 #: Tables of figures, on the terminal and on pages.

@@ -21,7 +21,9 @@ from msgspec import convert
 import emmclab as lab
 from conftest import COMMAND, PATIENCE_S, emmclab, emmclab_json, environment, need
 from cut_rounds import CUTS
-from emmclab.devices.durability import (
+from emmclab.errors import ConfigError, FormatError
+from emmclab.live.control import Control
+from emmclab.real_devices.durability import (
     Log,
     Report,
     Session,
@@ -33,10 +35,8 @@ from emmclab.devices.durability import (
     report_of,
     write,
 )
-from emmclab.devices.durability.records import BLOCK, SECTOR
-from emmclab.devices.durability.write_pattern import Kind
-from emmclab.errors import ConfigError, FormatError
-from emmclab.live.control import Control
+from emmclab.real_devices.durability.records import BLOCK, SECTOR
+from emmclab.real_devices.durability.write_pattern import Kind
 
 MB = 1 << 20
 CACHED = {

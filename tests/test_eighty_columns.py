@@ -16,7 +16,7 @@ import emmclab as lab
 from conftest import emmclab
 from emmclab.cli.data_console import DataConsole
 from emmclab.cli.show_profile import framed, show_explained
-from emmclab.devices.device import Device
+from emmclab.simulation.device import Device
 
 COLUMNS = 80
 #: Realistically long names of a trace, a device and a study.

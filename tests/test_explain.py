@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from conftest import ROOT, emmclab, emmclab_json
-from emmclab.devices.device import Device
-from emmclab.devices.result_fields import result_fields
-from emmclab.devices.setting_words import choices
+from emmclab.simulation.device import Device
+from emmclab.simulation.result_fields import result_fields
+from emmclab.simulation.setting_words import choices
 
 
 def test_a_setting_is_explained_by_its_name() -> None:

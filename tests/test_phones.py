@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from conftest import ROOT, biotracer, emmclab, emmclab_json
-from emmclab.devices.device import Device
 from emmclab.errors import ConfigError
+from emmclab.simulation.device import Device
 from emmclab.studies import Study
 from emmclab.studies.cell import Cell
 from emmclab.traces.workload import Workload, workload_groups

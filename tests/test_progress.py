@@ -16,7 +16,7 @@ import pytest
 
 from emmclab.cli import progress
 from emmclab.cli.progress import Preparing, Working
-from emmclab.devices.device import Device
+from emmclab.simulation.device import Device
 
 
 def test_silent_work_prints_how_long_it_has_taken_until_it_reports_itself(

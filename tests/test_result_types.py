@@ -17,17 +17,17 @@ from conftest import ROOT
 from emmclab.apps.closed_loop import AppOptionFields, run_application
 from emmclab.apps.result_types import AppFields
 from emmclab.apps.solutions import Risks, risks
-from emmclab.devices.calibration import calibrate
-from emmclab.devices.calibration_types import Calibration
-from emmclab.devices.layers import LayerKind, layers
-from emmclab.devices.over_time_types import RunBin
-from emmclab.devices.result_fields import result_fields
-from emmclab.devices.result_options import AskedOptions
-from emmclab.devices.result_types import ResultFields
-from emmclab.devices.setting_types import Capabilities, ExplainedSetting, FittedFigure
-from emmclab.devices.validation import ValidationFields, validate
+from emmclab.calibration.calibrate import calibrate
+from emmclab.calibration.calibration_types import Calibration
+from emmclab.calibration.validation import ValidationFields, validate
 from emmclab.live.serve import serve
 from emmclab.live.status_types import FoundImage, LiveStatus
+from emmclab.simulation.layers import LayerKind, layers
+from emmclab.simulation.over_time_types import RunBin
+from emmclab.simulation.result_fields import result_fields
+from emmclab.simulation.result_options import AskedOptions
+from emmclab.simulation.result_types import ResultFields
+from emmclab.simulation.setting_types import Capabilities, ExplainedSetting, FittedFigure
 from emmclab.traces.activity_types import Activity
 from emmclab.traces.inputs import inputs_of
 from emmclab.traces.profile_types import ClockJump, Judged, Reissues

@@ -16,9 +16,9 @@ from emmclab import _core
 from emmclab.apps.closed_loop import run_application
 from emmclab.cli import application
 from emmclab.cli.command_groups import walked
-from emmclab.devices.run_options import DEFAULTS, RUN_OPTIONS, RunOptions, checked
 from emmclab.errors import ConfigError
 from emmclab.live.serve import serve
+from emmclab.simulation.run_options import DEFAULTS, RUN_OPTIONS, RunOptions, checked
 from emmclab.studies import Study
 from emmclab.studies.grid import Grid
 

@@ -10,8 +10,8 @@ import pytest
 from conftest import emmclab, emmclab_json
 from emmclab.apps.closed_loop import run_application
 from emmclab.apps.solutions import SOLUTIONS, compare_solutions, loses, risk_of, risks, solutions_named
-from emmclab.devices.layers import layers
 from emmclab.errors import ConfigError
+from emmclab.simulation.layers import layers
 
 #: Saves a note and a thumbnail twenty times, each with a sync.
 SMALL = """

@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 
 from conftest import cases, emmclab
-from emmclab.devices.device import Device
 from emmclab.errors import EmmclabError, InputError
 from emmclab.fleet import Table, profile_fleet, summarise
 from emmclab.fleet.table_state import state_of
 from emmclab.runtime import checksummed
 from emmclab.runtime.parquet import write_parquet
 from emmclab.runtime.result_storage import Folder
+from emmclab.simulation.device import Device
 from emmclab.studies import Results, Serial, Study, staleness
 from emmclab.studies.collect import collect, collected
 from emmclab.studies.query import query

@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 
 from conftest import emmclab
-from emmclab.devices.advise import Advice, Advised
-from emmclab.devices.advise_journal import JournalAdvice
-from emmclab.devices.advise_state import GIVEN, State
-from emmclab.devices.result import Result
-from emmclab.devices.result_text import comparison_headlines
-from emmclab.devices.seed_statistics import positive_interval
+from emmclab.advice.advise import Advice, Advised
+from emmclab.advice.device_state import GIVEN, State
+from emmclab.advice.journal_modes import JournalAdvice
+from emmclab.comparison.fastest_device import comparison_headlines
+from emmclab.comparison.seed_statistics import positive_interval
 from emmclab.pages.plots.sweep import over_values
 from emmclab.pages.search import headline as search_headline
 from emmclab.pages.study import figures, headline
+from emmclab.simulation.result import Result
 from emmclab.studies import Results, Study
 from emmclab.studies.effects import effects_of
 from emmclab.studies.search import Found, Objective, Trial

@@ -13,9 +13,11 @@ True
 an `EmmclabError` with `file`, `line`, `field` and `hint` where they are known.
 
 The rest is in rooms, each with a paragraph that says what it holds: `emmclab.traces` (also synthetic
-workloads and published figures), `emmclab.fleet` (many recordings as one table), `emmclab.devices`
-(simulation, layers, design options, probes), `emmclab.live` (served devices), `emmclab.crash` (power cuts),
-`emmclab.apps` (applications in closed loop), `emmclab.studies`, `emmclab.pages` (HTML pages and figures) and
+workloads and published figures), `emmclab.fleet` (many recordings as one table), `emmclab.simulation`
+(devices, layers, runs and their results), `emmclab.calibration` (presets of measured devices, and their
+validation), `emmclab.comparison` (of results), `emmclab.advice` (design options), `emmclab.real_devices`
+(durability test and probe), `emmclab.live` (served devices), `emmclab.crash` (power cuts), `emmclab.apps`
+(applications in closed loop), `emmclab.studies`, `emmclab.pages` (HTML pages and figures) and
 `emmclab.papers` (reproduced papers and their claims).
 """
 
@@ -25,12 +27,9 @@ from typing import TYPE_CHECKING
 from emmclab._core import __version__
 
 if TYPE_CHECKING:
-    from emmclab.devices.calibration import calibrate
-    from emmclab.devices.device import Device, compare
-    from emmclab.devices.registers import registers
-    from emmclab.devices.result import Result
-    from emmclab.devices.run_options import RunOptions, VictimPolicy, VictimView
-    from emmclab.devices.validation import Validation, validate
+    from emmclab.calibration.calibrate import calibrate
+    from emmclab.calibration.registers import registers
+    from emmclab.calibration.validation import Validation, validate
     from emmclab.errors import (
         ConfigError,
         EmmclabError,
@@ -41,6 +40,9 @@ if TYPE_CHECKING:
     )
     from emmclab.live.device import LiveDevice
     from emmclab.live.serve import serve
+    from emmclab.simulation.device import Device, compare
+    from emmclab.simulation.result import Result
+    from emmclab.simulation.run_options import RunOptions, VictimPolicy, VictimView
     from emmclab.traces.profile import Profile
     from emmclab.traces.reading import bundled, combine, convert, profile, read
     from emmclab.traces.trace import Trace
@@ -76,12 +78,12 @@ __all__ = [
 
 #: The names of the package by the module that declares them, which is imported when the first is used.
 _MODULES = {
-    "devices.calibration": ("calibrate",),
-    "devices.device": ("Device", "compare"),
-    "devices.run_options": ("RunOptions", "VictimPolicy", "VictimView"),
-    "devices.registers": ("registers",),
-    "devices.result": ("Result",),
-    "devices.validation": ("Validation", "validate"),
+    "calibration.calibrate": ("calibrate",),
+    "simulation.device": ("Device", "compare"),
+    "simulation.run_options": ("RunOptions", "VictimPolicy", "VictimView"),
+    "calibration.registers": ("registers",),
+    "simulation.result": ("Result",),
+    "calibration.validation": ("Validation", "validate"),
     "errors": ("ConfigError", "EmmclabError", "FormatError", "InputError", "UnitError", "UnsupportedError"),
     "live.device": ("LiveDevice",),
     "live.serve": ("serve",),
@@ -90,8 +92,8 @@ _MODULES = {
     "traces.trace": ("Trace",),
 }
 _ROOMS = {
-    *("apps", "crash", "devices", "errors", "fleet", "live", "pages", "papers", "runtime", "studies"),
-    "traces",
+    *("advice", "apps", "calibration", "comparison", "crash", "errors", "fleet", "live", "pages", "papers"),
+    *("real_devices", "runtime", "simulation", "studies", "traces"),
 }
 
 if not TYPE_CHECKING:

@@ -11,18 +11,18 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NotRequired, TypedDict, cast
 
 from emmclab import _core
-from emmclab.devices.device import Device
-from emmclab.devices.fit_sources import runs_note
-from emmclab.devices.layers import Setting, stack
-from emmclab.devices.preconditioning import no_trace
-from emmclab.devices.result import Result
+from emmclab.calibration.fit_sources import runs_note
 from emmclab.runtime.document import Document
 from emmclab.runtime.files import noted
+from emmclab.simulation.device import Device
+from emmclab.simulation.layers import Setting, stack
+from emmclab.simulation.preconditioning import no_trace
+from emmclab.simulation.result import Result
 from emmclab.traces.provenance_types import MadeFrom
 
 if TYPE_CHECKING:
     from emmclab.apps.result_types import AppFields, AppRun, LearnedTime
-    from emmclab.devices.result_types import DeviceFields
+    from emmclab.simulation.result_types import DeviceFields
 
 #: Labels of the states of a thread, by their names in results.
 STATES = dict(_core.app_states())

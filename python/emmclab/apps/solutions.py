@@ -9,10 +9,10 @@ from importlib import resources
 from typing import Any, TypedDict
 
 from emmclab.apps.closed_loop import AppResult, run_application
-from emmclab.devices.device import Device
-from emmclab.devices.layers import Setting
 from emmclab.errors import ConfigError
 from emmclab.runtime.document import Document
+from emmclab.simulation.device import Device
+from emmclab.simulation.layers import Setting
 
 #: The value of `second` for another device like the first.
 SAME = "same"

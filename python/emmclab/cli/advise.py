@@ -12,6 +12,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from emmclab.advice.advise import FIGURES, ORDERS, Advised
+from emmclab.advice.advise import advise as try_options
+from emmclab.advice.device_state import AUTO, USED
+from emmclab.advice.journal_modes import MODE_FIGURES
+from emmclab.advice.lifetime import LIFETIME, Life, lifetime_text, said
 from emmclab.cli.console import print_json, say, stdout
 from emmclab.cli.help_format import examples
 from emmclab.cli.name_completion import one_of
@@ -33,15 +38,10 @@ from emmclab.cli.simulation_options import (
 )
 from emmclab.cli.study_options import RESULTS, executor
 from emmclab.cli.used_device import Used, preconditioned
-from emmclab.devices.advise import FIGURES, ORDERS, Advised
-from emmclab.devices.advise import advise as try_options
-from emmclab.devices.advise_journal import MODE_FIGURES
-from emmclab.devices.advise_lifetime import LIFETIME, Life, lifetime_text, said
-from emmclab.devices.advise_state import AUTO, USED
-from emmclab.devices.device import Device
-from emmclab.devices.result_fields import result_field
-from emmclab.devices.seed_statistics import check_random
+from emmclab.comparison.seed_statistics import check_random
 from emmclab.runtime.number_format import signed, size
+from emmclab.simulation.device import Device
+from emmclab.simulation.result_fields import result_field
 
 if TYPE_CHECKING:
     from emmclab.studies.advise_deep import Deep

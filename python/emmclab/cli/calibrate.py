@@ -9,15 +9,15 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from emmclab.calibration.calibrate import calibrate as calibrate_device
+from emmclab.calibration.calibrate import is_fio
+from emmclab.calibration.calibration_types import Calibration
 from emmclab.cli.console import print_json, say, stderr
 from emmclab.cli.help_format import examples
 from emmclab.cli.options import AsJson, Reading, with_groups
 from emmclab.cli.output_files import PresetFile, PresetName
 from emmclab.cli.progress import Working
 from emmclab.cli.show_profile import framed
-from emmclab.devices.calibration import calibrate as calibrate_device
-from emmclab.devices.calibration import is_fio
-from emmclab.devices.calibration_types import Calibration
 from emmclab.errors import ConfigError
 from emmclab.runtime.files import write_whole
 

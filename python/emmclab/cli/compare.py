@@ -9,6 +9,7 @@ from typing import Annotated, cast
 
 import typer
 
+from emmclab.calibration.fit_sources import runs_note
 from emmclab.cli.console import print_json, say, say_note, stdout
 from emmclab.cli.help_format import examples
 from emmclab.cli.name_completion import layer_names, several
@@ -29,13 +30,12 @@ from emmclab.cli.simulation_options import (
     refuse_single_outputs,
     warn,
 )
-from emmclab.devices.fit_sources import runs_note
-from emmclab.devices.layers import settings_of, stack, stacks
-from emmclab.devices.provenance import Provenance
-from emmclab.devices.result import Result
-from emmclab.devices.result_types import ResultFields
-from emmclab.devices.seed_statistics import check_random
+from emmclab.comparison.seed_statistics import check_random
 from emmclab.runtime.lists import once
+from emmclab.simulation.layers import settings_of, stack, stacks
+from emmclab.simulation.provenance import Provenance
+from emmclab.simulation.result import Result
+from emmclab.simulation.result_types import ResultFields
 
 
 def register(app: typer.Typer) -> None:

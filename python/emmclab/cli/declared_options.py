@@ -9,7 +9,7 @@ import typer
 
 from emmclab.cli.name_completion import one_of
 from emmclab.cli.output_files import in_a_folder
-from emmclab.devices.run_options import RUN_OPTIONS, check
+from emmclab.simulation.run_options import RUN_OPTIONS, check
 
 
 def declared(name: str, **more: Any) -> Any:

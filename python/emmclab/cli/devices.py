@@ -16,10 +16,10 @@ from emmclab.cli.options import AsJson
 from emmclab.cli.progress import Working
 from emmclab.cli.show_profile import framed
 from emmclab.cli.simulation_options import Capacity, device_names
-from emmclab.devices.device import Device, presets
-from emmclab.devices.setting_types import CapabilityValues, FittedFigure
 from emmclab.errors import ConfigError
 from emmclab.runtime.number_format import signed
+from emmclab.simulation.device import Device, presets
+from emmclab.simulation.setting_types import CapabilityValues, FittedFigure
 
 
 def register(app: typer.Typer) -> None:

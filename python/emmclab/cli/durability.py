@@ -19,7 +19,7 @@ from emmclab.cli.signals import asked_by_signal
 from emmclab.errors import ConfigError
 
 if TYPE_CHECKING:
-    from emmclab.devices.durability import Ended, Session, Target, Verdict
+    from emmclab.real_devices.durability import Ended, Session, Target, Verdict
 
 _WRITE, _CHECK = "Before the cut", "After the cut"
 #: Default size of the part of the target that is used, MB.
@@ -129,7 +129,7 @@ def durability(
 
 def _write(target: str, log: Path, yes: bool, span_mb: int | None) -> None:
     """Write until the power is gone."""
-    from emmclab.devices.durability import Closing, opened
+    from emmclab.real_devices.durability import Closing, opened
 
     with Closing(opened(target, write=True)) as disk:
         if not yes:
@@ -138,7 +138,7 @@ def _write(target: str, log: Path, yes: bool, span_mb: int | None) -> None:
 
 
 def _write_until_cut(disk: Target, log: Path, span_mb: int | None) -> None:
-    from emmclab.devices.durability import Log, refuse_same_disk, write
+    from emmclab.real_devices.durability import Log, refuse_same_disk, write
 
     with Log(log) as kept:
         refuse_same_disk(disk, kept.fileno())
@@ -167,7 +167,7 @@ def _say_ended(target: str, log: Path, ended: Ended) -> None:
 def _check(target: str | None, log: Path, same_device: bool, as_json: bool) -> NoReturn:
     """Judge the last run, and sum up all cuts."""
     from emmclab.cli.show_durability import show_report, show_verdict
-    from emmclab.devices.durability import read_log, report_of
+    from emmclab.real_devices.durability import read_log, report_of
 
     is_stream = log == STDOUT
     if is_stream and as_json:
@@ -193,7 +193,7 @@ def _check(target: str | None, log: Path, same_device: bool, as_json: bool) -> N
 
 def _judged(session: Session, target: str, log: Path, same_device: bool) -> Verdict:
     """Judge the last run, and add the verdict to the log."""
-    from emmclab.devices.durability import Closing, Log, judge, line, opened
+    from emmclab.real_devices.durability import Closing, Log, judge, line, opened
 
     run = session.runs[-1]
     with Closing(opened(target, write=False)) as disk:

@@ -13,6 +13,8 @@ from rich.table import Table
 from rich.text import Text
 
 from emmclab import _core
+from emmclab.calibration.register_files import holds_registers
+from emmclab.calibration.registers import registers
 from emmclab.cli.console import print_json, stdout
 from emmclab.cli.explain_pair import Pair, explain_pair
 from emmclab.cli.explain_texts import (
@@ -34,15 +36,13 @@ from emmclab.cli.show_activity import show_activity
 from emmclab.cli.show_profile import framed, show_explained
 from emmclab.cli.show_registers import explain_registers, show_recorded
 from emmclab.cli.simulation_options import Capacity, configured, device_names
-from emmclab.devices.device import Device
-from emmclab.devices.register_files import holds_registers
-from emmclab.devices.registers import registers
-from emmclab.devices.result_text import completion_of
-from emmclab.devices.setting_types import ExplainedSetting
-from emmclab.devices.stored_result import holds_results, run_of, stored_in
 from emmclab.errors import ConfigError, InputError
 from emmclab.runtime.number_format import size
 from emmclab.runtime.table_row import Row
+from emmclab.simulation.device import Device
+from emmclab.simulation.result_text import completion_of
+from emmclab.simulation.setting_types import ExplainedSetting
+from emmclab.simulation.stored_result import holds_results, run_of, stored_in
 from emmclab.traces.activity_types import Activity
 from emmclab.traces.profile_fields import JUMP_FIELDS, LEDGER_MEANINGS, jump_cells
 from emmclab.traces.profile_notes import unrecorded

@@ -12,23 +12,23 @@ from rich.console import Console
 from rich.text import Text
 
 from emmclab import _core
+from emmclab.calibration.fit_sources import pair_note, runs_note
 from emmclab.cli.console import print_json, say, say_note, stdout
 from emmclab.cli.explain_texts import explain_difference
 from emmclab.cli.options import Reading
 from emmclab.cli.show_profile import framed, show_explained
 from emmclab.cli.simulation_options import Images, Replay, configured
-from emmclab.devices.fit_sources import pair_note, runs_note
-from emmclab.devices.one_at_a_time import MAIN, Moved, OneAtATime, one_at_a_time
-from emmclab.devices.result_difference import (
+from emmclab.comparison.one_at_a_time import MAIN, Moved, OneAtATime, one_at_a_time
+from emmclab.comparison.result_difference import (
     Difference,
     FigureDifference,
     differences,
     figure_differences,
     shown,
 )
-from emmclab.devices.stored_result import Stored, stored
 from emmclab.errors import ConfigError
 from emmclab.runtime.number_format import signed
+from emmclab.simulation.stored_result import Stored, stored
 
 #: Smallest change that is printed as a number, percent; a smaller one is printed as "< 0.01 %".
 _LEAST_PCT = 0.01

@@ -12,15 +12,14 @@ from rich.text import Text
 
 from emmclab.cli.console import print_json, stdout
 from emmclab.cli.show_profile import framed, show_explained
-from emmclab.devices.device import Device, presets
-from emmclab.devices.layers import layers as layer_kinds
-from emmclab.devices.result_difference import NAMES
-from emmclab.devices.result_fields import result_fields
-from emmclab.devices.result_text import completion
-from emmclab.devices.run_options import RUN_OPTIONS
-from emmclab.devices.setting_types import ExplainedSetting
-from emmclab.devices.setting_words import choices
-from emmclab.devices.stored_result import Stored
+from emmclab.simulation.device import Device, presets
+from emmclab.simulation.layers import layers as layer_kinds
+from emmclab.simulation.result_fields import result_fields
+from emmclab.simulation.result_text import completion
+from emmclab.simulation.run_options import RUN_OPTIONS
+from emmclab.simulation.setting_types import ExplainedSetting
+from emmclab.simulation.setting_words import choices
+from emmclab.simulation.stored_result import NAMES, Stored
 from emmclab.traces.profile_fields import KEY_FIELDS, TABLES, Field
 
 #: The index of a list entry in a key: `.0` of `geometry.block_groups.0.blocks`.

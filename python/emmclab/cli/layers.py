@@ -11,7 +11,7 @@ from emmclab.cli.console import print_json, stdout
 from emmclab.cli.help_format import examples
 from emmclab.cli.options import AsJson
 from emmclab.cli.show_profile import framed, show_explained
-from emmclab.devices.layers import layers as kinds
+from emmclab.simulation.layers import layers as kinds
 
 
 def register(app: typer.Typer) -> None:

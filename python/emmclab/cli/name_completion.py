@@ -59,14 +59,14 @@ def _workloads() -> list[str]:
 
 
 def _layers() -> list[str]:
-    from emmclab.devices.layers import layers
+    from emmclab.simulation.layers import layers
 
     return [layer["name"] for layer in layers()]
 
 
 def _settings() -> list[str]:
-    from emmclab.devices.device import Device, presets
-    from emmclab.devices.layers import layers
+    from emmclab.simulation.device import Device, presets
+    from emmclab.simulation.layers import layers
 
     rows = (row for name in presets() for row in Device.preset(name).explain())
     keys = {row["key"]: None for row in rows if "." in row["key"] and ".0" not in row["key"]}
@@ -120,7 +120,7 @@ def _studies_of_papers() -> list[str]:
 def _explained() -> list[str]:
     from emmclab.cli.explain_texts import keys
     from emmclab.cli.glossary import words
-    from emmclab.devices.device import presets
+    from emmclab.simulation.device import presets
 
     return [*presets(), *keys(), *(word for word in words() if " " not in word)]
 

@@ -24,7 +24,7 @@ from emmclab.traces.reading import or_bundled, read, reading_options
 from emmclab.traces.trace import Trace
 
 if TYPE_CHECKING:
-    from emmclab.devices.result import Result
+    from emmclab.simulation.result import Result
     from emmclab.traces.profile import Profile
 
 
@@ -262,7 +262,7 @@ def listed(text: str, what: str, option: str, example: str) -> list[str]:
 
 def note_over_time(found: Sequence[Profile | Result], path: Path, width: str | None) -> None:
     """Write figures over time, and print the number of bins and whether they are wider than requested."""
-    from emmclab.devices.over_time import over_time_rows, write_over_time
+    from emmclab.simulation.over_time import over_time_rows, write_over_time
 
     rows = over_time_rows(found)
     write_over_time(rows, path)

@@ -8,17 +8,17 @@ from typing import Annotated
 
 import typer
 
+from emmclab.calibration.register_files import is_recording
+from emmclab.calibration.registers import Registers, registers
 from emmclab.cli.console import print_json, say, stderr
 from emmclab.cli.help_format import examples
 from emmclab.cli.options import AsJson
 from emmclab.cli.output_files import PresetFile, PresetName
 from emmclab.cli.show_registers import show_preset
 from emmclab.cli.simulation_options import device_names
-from emmclab.devices.device import Device
-from emmclab.devices.register_files import is_recording
-from emmclab.devices.registers import Registers, registers
 from emmclab.errors import ConfigError, EmmclabError
 from emmclab.runtime.files import write_whole
+from emmclab.simulation.device import Device
 
 #: The option for the registers of each kind of device.
 _OPTIONS = {"emmc": "--ext-csd", "ufs": "--ufs"}

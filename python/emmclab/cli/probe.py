@@ -16,11 +16,11 @@ from emmclab.cli.output_files import in_a_folder
 from emmclab.cli.progress import Meter
 from emmclab.cli.show_profile import framed
 from emmclab.cli.simulation_options import Capacity, Settings, configured, device_names
-from emmclab.devices.device import presets
-from emmclab.devices.probe import Disk, Probe, Simulated
-from emmclab.devices.probe import probe as measure
 from emmclab.errors import ConfigError
+from emmclab.real_devices.probe import Disk, Probe, Simulated
+from emmclab.real_devices.probe import probe as measure
 from emmclab.runtime.files import write_whole
+from emmclab.simulation.device import presets
 
 #: Default span, MB: for a simulated device, and for a real one.
 _SIMULATED_MB = 1024

@@ -29,10 +29,10 @@ from emmclab.cli.options import (
 from emmclab.cli.output_files import in_a_folder
 from emmclab.cli.progress import Counter, Meter
 from emmclab.cli.study_options import Jobs
-from emmclab.devices.over_time import check_target
 from emmclab.errors import ConfigError, EmmclabError, FormatError
 from emmclab.runtime.files import printable
 from emmclab.runtime.lists import once
+from emmclab.simulation.over_time import check_target
 from emmclab.traces.inputs import inputs_of, made_here
 from emmclab.traces.profile import Profile
 from emmclab.traces.provenance_types import InputRecord

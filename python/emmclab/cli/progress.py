@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Self
 from emmclab._core import preconditioned_bytes
 from emmclab.cli.console import say
 from emmclab.cli.unicode_bars import bar
-from emmclab.devices.device import Device
-from emmclab.devices.preconditioning import parse_precondition
 from emmclab.runtime.background_repeat import repeated
 from emmclab.runtime.number_format import size
+from emmclab.simulation.device import Device
+from emmclab.simulation.preconditioning import parse_precondition
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar

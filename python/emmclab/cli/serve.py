@@ -37,14 +37,14 @@ from emmclab.cli.simulation_options import (
 )
 from emmclab.cli.subprocess_output import output_aside
 from emmclab.cli.used_device import Used, preconditioned
-from emmclab.devices.device import lie_of
-from emmclab.devices.provenance import Provenance
-from emmclab.devices.result import Result
-from emmclab.devices.result_text import changes_line
 from emmclab.errors import ConfigError
 from emmclab.live.status_types import LiveStatus
 from emmclab.runtime.background_repeat import repeated
 from emmclab.runtime.number_format import size
+from emmclab.simulation.device import lie_of
+from emmclab.simulation.provenance import Provenance
+from emmclab.simulation.result import Result
+from emmclab.simulation.result_text import changes_line
 
 #: Polling interval for the end and for the trigger of --delay-from, seconds.
 _WAIT_S = 0.1

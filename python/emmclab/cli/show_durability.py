@@ -6,7 +6,7 @@ from rich.console import Console
 from rich.text import Text
 
 from emmclab.cli.show_profile import framed
-from emmclab.devices.durability import FINDINGS, WEAKNESSES, Report, Run, Verdict
+from emmclab.real_devices.durability import FINDINGS, WEAKNESSES, Report, Run, Verdict
 from emmclab.runtime.number_format import size
 
 

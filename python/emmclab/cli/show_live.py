@@ -9,12 +9,12 @@ from rich.text import Text
 
 from emmclab.cli.console import print_json, say, stdout
 from emmclab.cli.show_profile import framed
-from emmclab.devices.result import Result
-from emmclab.devices.result_fields import shown_fields
-from emmclab.devices.result_text import lateness, refusals_text, warnings
-from emmclab.devices.result_types import FlashOperations, ResultFields
 from emmclab.live.status_types import LiveStatus
 from emmclab.runtime.number_format import duration, size
+from emmclab.simulation.result import Result
+from emmclab.simulation.result_fields import shown_fields
+from emmclab.simulation.result_text import lateness, refusals_text, warnings
+from emmclab.simulation.result_types import FlashOperations, ResultFields
 from emmclab.traces.provenance_types import MadeFrom
 
 #: Figures of the live view that are fields of a result, too.

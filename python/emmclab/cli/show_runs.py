@@ -11,12 +11,13 @@ from rich.text import Text
 
 from emmclab.cli.show_profile import framed
 from emmclab.cli.unicode_bars import bar
-from emmclab.devices.result import DURABILITY, Result, second_figures, ufs_figures, wait_figures
-from emmclab.devices.result_fields import ResultField, layer_field, result_field, shown_fields
-from emmclab.devices.result_text import (
-    beside_notes,
-    beside_rows,
-    comparison_headlines,
+from emmclab.comparison.fastest_device import comparison_headlines
+from emmclab.comparison.recorded_vs_simulated import beside_notes, beside_rows
+from emmclab.comparison.seed_statistics import spread
+from emmclab.runtime.number_format import signed
+from emmclab.simulation.result import DURABILITY, Result, second_figures, ufs_figures, wait_figures
+from emmclab.simulation.result_fields import ResultField, layer_field, result_field, shown_fields
+from emmclab.simulation.result_text import (
     completion,
     device_before,
     headline,
@@ -25,9 +26,7 @@ from emmclab.devices.result_text import (
     warnings_by_text,
     without_slc,
 )
-from emmclab.devices.result_types import Lifetime, PercentileRow, UfsUse
-from emmclab.devices.seed_statistics import spread
-from emmclab.runtime.number_format import signed
+from emmclab.simulation.result_types import Lifetime, PercentileRow, UfsUse
 from emmclab.traces.ledger_text import ledger_line
 from emmclab.traces.profile_options import percentile_label
 

@@ -17,19 +17,9 @@ from emmclab.cli.show_runs import (
     show_provenance,
     work_fields,
 )
-from emmclab.devices.recorded_vs_simulated import BESIDE, BesideSpread, beside_spread
-from emmclab.devices.result import Result
-from emmclab.devices.result_fields import ResultField, result_field
-from emmclab.devices.result_text import (
-    beside_notes,
-    by_text,
-    ended_early,
-    means_by_seed,
-    runs_by_device,
-    trace_warnings,
-    trusted,
-)
-from emmclab.devices.seed_statistics import (
+from emmclab.comparison.fastest_device import means_by_seed, runs_by_device
+from emmclab.comparison.recorded_vs_simulated import BESIDE, BesideSpread, beside_notes, beside_spread
+from emmclab.comparison.seed_statistics import (
     CONFIDENCE_TEXT,
     SPREAD_FIGURES,
     Spread,
@@ -38,6 +28,9 @@ from emmclab.devices.seed_statistics import (
     spread,
 )
 from emmclab.runtime.number_format import signed
+from emmclab.simulation.result import Result
+from emmclab.simulation.result_fields import ResultField, result_field
+from emmclab.simulation.result_text import by_text, ended_early, trace_warnings, trusted
 
 
 def show_spread(console: Console, results: Sequence[Result]) -> None:

@@ -80,7 +80,7 @@ def simulate(
             ("--html", html),
             ("--over-time", replay.over_time),
         )
-        from emmclab.devices.seed_statistics import check_random
+        from emmclab.comparison.seed_statistics import check_random
 
         check_random([one for one in (configuration, beside) if one is not None], replay.prepared(opened))
         ways = [dataclasses.replace(replay, seed=replay.seed + more) for more in range(seeds)]
@@ -110,8 +110,8 @@ def simulate(
 
 
 def _show_seeds(runs: list[Any], as_json: bool) -> None:
-    from emmclab.devices.recorded_vs_simulated import beside_spread
-    from emmclab.devices.seed_statistics import figures_spread
+    from emmclab.comparison.recorded_vs_simulated import beside_spread
+    from emmclab.comparison.seed_statistics import figures_spread
 
     if as_json:
         warn(runs)

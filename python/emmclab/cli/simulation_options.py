@@ -20,14 +20,14 @@ from emmclab.cli.options import Bin, OverTime, note_over_time
 from emmclab.cli.output_files import in_a_folder
 from emmclab.cli.progress import Meter, Preparing
 from emmclab.cli.used_device import Used, preconditioned
-from emmclab.devices.device import Device, presets
-from emmclab.devices.layers import Setting
-from emmclab.devices.over_time import check_target
-from emmclab.devices.result import Result
-from emmclab.devices.result_text import notes_by_text, warnings_by_text
-from emmclab.devices.run_options import DEFAULTS
 from emmclab.errors import ConfigError
 from emmclab.runtime.files import refuse_other_endings
+from emmclab.simulation.device import Device, presets
+from emmclab.simulation.layers import Setting
+from emmclab.simulation.over_time import check_target
+from emmclab.simulation.result import Result
+from emmclab.simulation.result_text import notes_by_text, warnings_by_text
+from emmclab.simulation.run_options import DEFAULTS
 from emmclab.traces.trace import Trace
 
 #: Completes the name of a device.

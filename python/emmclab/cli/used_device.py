@@ -10,8 +10,8 @@ from typing import Annotated
 
 import typer
 
-from emmclab.devices.preconditioning import parse_precondition
 from emmclab.errors import ConfigError
+from emmclab.simulation.preconditioning import parse_precondition
 from emmclab.traces.trace import Trace
 
 Used = Annotated[

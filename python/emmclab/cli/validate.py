@@ -21,14 +21,14 @@ from emmclab.cli.profile import distinct
 from emmclab.cli.progress import Meter
 from emmclab.cli.show_profile import show_table
 from emmclab.cli.simulation_options import DEVICE_OPTION, Mode, Precondition, Seed, Wrap, device_names
-from emmclab.devices.device import Device
-from emmclab.devices.preconditioning import parse_precondition
 from emmclab.errors import EmmclabError, UnsupportedError
 from emmclab.runtime.files import printable
 from emmclab.runtime.lists import once
+from emmclab.simulation.device import Device
+from emmclab.simulation.preconditioning import parse_precondition
 
 if TYPE_CHECKING:
-    from emmclab.devices.validation import Validation
+    from emmclab.calibration.validation import Validation
     from emmclab.traces.trace import Trace
 
 
@@ -119,7 +119,7 @@ class _Refusals:
 
 def _judged(trace: Trace, devices: Sequence[Device], **options: Any) -> Validation:
     """Validate one recording."""
-    from emmclab.devices.validation import validate as validate_recording
+    from emmclab.calibration.validation import validate as validate_recording
 
     with _Steps() as steps:
         return validate_recording(trace, devices, step=steps.begin, progress=steps.note, **options)
@@ -150,7 +150,7 @@ def _put(
     as_json: bool,
 ) -> None:
     """Write the page, and print the findings."""
-    from emmclab.devices.provenance import Provenance
+    from emmclab.simulation.provenance import Provenance
 
     made = Provenance(devices, opened).to_dict()
     if html is not None:
@@ -166,7 +166,7 @@ def _put(
 
 
 def _show(console: Console, found: Sequence[Validation]) -> None:
-    from emmclab.devices import validation_text as words
+    from emmclab.calibration import validation_text as words
 
     for one in found:
         console.print(Text(words.headline(one), "bold"), soft_wrap=True)

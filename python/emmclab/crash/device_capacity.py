@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from emmclab.crash.promises import least_mb
-from emmclab.devices.device import Device
 from emmclab.errors import ConfigError
+from emmclab.simulation.device import Device
 
 #: The capacity that is tried first, in MB, because a small device is explored faster.
 LEAST_MB = 256

@@ -15,11 +15,11 @@ from emmclab.crash.guest.run_workload import mounted_in_guest
 from emmclab.crash.json_types import RecordedWorkload
 from emmclab.crash.run_workload import Recorded, run_here, run_in_guest
 from emmclab.crash.scratch_folders import scratch
-from emmclab.devices.device import Device, lie_of
-from emmclab.devices.layers import Setting
 from emmclab.errors import ConfigError
 from emmclab.live.device import LiveDevice
 from emmclab.live.serve import serve
+from emmclab.simulation.device import Device, lie_of
+from emmclab.simulation.layers import Setting
 
 #: The mark in a log after which power may be cut: the file system is made and mounted.
 MOUNTED = "mounted"

@@ -17,11 +17,11 @@ from emmclab.crash.recording import Workload, record_run
 from emmclab.crash.shards import explore_in_parallel
 from emmclab.crash.timeline import DM_WRITER
 from emmclab.crash.verdict_inputs import Grounds, command_of, contents_of, digest, grounds
-from emmclab.devices.device import Device
-from emmclab.devices.layers import Setting
 from emmclab.errors import ConfigError, EmmclabError, InputError
 from emmclab.runtime.checksummed import checked, checked_value
 from emmclab.runtime.files import folder_aside, refuse_link
+from emmclab.simulation.device import Device
+from emmclab.simulation.layers import Setting
 
 #: Length of the prefix of a log's identity that names its folder, and that `emmclab crash --again` accepts.
 _SHORT = 8

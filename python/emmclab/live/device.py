@@ -10,11 +10,11 @@ from os import PathLike, fspath
 from types import TracebackType
 
 from emmclab import _core
-from emmclab.devices.device import Device
-from emmclab.devices.layers import refuse_lines
-from emmclab.devices.result import Result
-from emmclab.devices.result_options import AskedOptions
 from emmclab.live.status_types import FoundImage, LiveStatus
+from emmclab.simulation.device import Device
+from emmclab.simulation.layers import refuse_lines
+from emmclab.simulation.result import Result
+from emmclab.simulation.result_options import AskedOptions
 
 #: The clock on which a device finishes its background work.
 _FAST = "x0.0001"

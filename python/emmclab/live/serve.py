@@ -15,13 +15,13 @@ from os import PathLike, fspath
 from pathlib import Path
 
 from emmclab import _core
-from emmclab.devices.device import Device
-from emmclab.devices.layers import Setting, stack
-from emmclab.devices.preconditioning import no_trace
-from emmclab.devices.result_options import AskedOptions
 from emmclab.errors import ConfigError, InputError, UnsupportedError
 from emmclab.live.device import LiveDevice
 from emmclab.live.qemu import qemu_command
+from emmclab.simulation.device import Device
+from emmclab.simulation.layers import Setting, stack
+from emmclab.simulation.preconditioning import no_trace
+from emmclab.simulation.result_options import AskedOptions
 
 #: File systems that can be made on a loop or ublk device.
 FILE_SYSTEMS = ("ext4", "xfs", "btrfs", "f2fs", "vfat")

@@ -6,16 +6,16 @@ from pathlib import Path
 
 import altair as alt
 
-from emmclab.devices.advise import FIGURES, ORDERS, Advised
-from emmclab.devices.advise_journal import MODE_FIGURES
-from emmclab.devices.advise_lifetime import LIFETIME, lifetime_text, said
-from emmclab.devices.result_fields import result_field
-from emmclab.devices.result_text import device_before, mode_line
+from emmclab.advice.advise import FIGURES, ORDERS, Advised
+from emmclab.advice.journal_modes import MODE_FIGURES
+from emmclab.advice.lifetime import LIFETIME, lifetime_text, said
 from emmclab.pages import plots
 from emmclab.pages.assemble import assemble
 from emmclab.pages.first_screen import Head, Notice, Provenance, Tile, lost, tile
 from emmclab.runtime.files import write_whole
 from emmclab.runtime.number_format import signed
+from emmclab.simulation.result_fields import result_field
+from emmclab.simulation.result_text import device_before, mode_line
 from emmclab.traces.ledger_text import ledger_line
 
 #: Maximum number of options on the first screen.

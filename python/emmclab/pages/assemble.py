@@ -10,7 +10,6 @@ from typing import Any, TypedDict
 import jinja2
 
 from emmclab import __version__
-from emmclab.devices.provenance import RECORD
 from emmclab.errors import harmless
 from emmclab.pages.chart_library import library
 from emmclab.pages.first_screen import Head, Provenance
@@ -18,6 +17,7 @@ from emmclab.pages.plots import Figure, Rows
 from emmclab.pages.plots.figure import specification
 from emmclab.pages.theme import DARK, LIGHT
 from emmclab.runtime.number_format import signed
+from emmclab.simulation.provenance import RECORD
 
 #: Significant digits of figures on the page; more are not visible and would only enlarge the page.
 _DIGITS = 6

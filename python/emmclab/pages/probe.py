@@ -7,10 +7,10 @@ from pathlib import Path
 
 import altair as alt
 
-from emmclab.devices.probe import Probe
 from emmclab.pages.assemble import assemble
 from emmclab.pages.first_screen import Head, Provenance, Tile, amount, tile
 from emmclab.pages.plots import Chart, Figure, Rows, chart_of, tooltip
+from emmclab.real_devices.probe import Probe
 from emmclab.runtime.files import write_whole
 
 

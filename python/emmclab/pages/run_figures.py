@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 
-from emmclab.devices.result import Result, wait_figures
 from emmclab.pages.plots import Figure, Row, Rows, simulation
 from emmclab.pages.plots.time_line import time_line
+from emmclab.simulation.result import Result, wait_figures
 
 #: Drawn fields of a time step.
 _STEP = (

@@ -6,13 +6,13 @@ import functools
 from pathlib import Path
 from typing import Any, TypedDict
 
-from emmclab.devices.result_fields import field_of_column
-from emmclab.devices.seed_statistics import MORE_SEEDS, untested
+from emmclab.comparison.seed_statistics import MORE_SEEDS, untested
 from emmclab.pages.assemble import assemble
 from emmclab.pages.first_screen import Head, Provenance, Tile, exact
 from emmclab.pages.plots import Figure, Rows
 from emmclab.pages.plots.search import best_so_far, over_objectives
 from emmclab.runtime.files import write_whole
+from emmclab.simulation.result_fields import field_of_column
 from emmclab.studies.search import WAYS, Found, Objective, Trial, alike, dominates, seeds_of
 from emmclab.studies.summary import written
 from emmclab.traces.provenance_types import MadeFrom

@@ -8,25 +8,19 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypedDict
 
-from emmclab.devices.device import Device
-from emmclab.devices.fit_sources import runs_note
-from emmclab.devices.result import DURABILITY, Result, ufs_figures
-from emmclab.devices.result_fields import result_field, shown_fields
-from emmclab.devices.result_text import (
-    beside_rows,
-    comparison_headlines,
-    device_before,
-    headline,
-    mode_line,
-    notes_by_text,
-    warnings_by_text,
-)
-from emmclab.devices.setting_types import ExplainedSetting
+from emmclab.calibration.fit_sources import runs_note
+from emmclab.comparison.fastest_device import comparison_headlines
+from emmclab.comparison.recorded_vs_simulated import beside_rows
 from emmclab.pages.assemble import assemble
 from emmclab.pages.first_screen import Head, Notice, Provenance, Tile, lost, noted, tile
 from emmclab.pages.run_figures import FIGURES, OF_SEVERAL, rows_of
 from emmclab.runtime.files import write_whole
 from emmclab.runtime.number_format import signed
+from emmclab.simulation.device import Device
+from emmclab.simulation.result import DURABILITY, Result, ufs_figures
+from emmclab.simulation.result_fields import result_field, shown_fields
+from emmclab.simulation.result_text import device_before, headline, mode_line, notes_by_text, warnings_by_text
+from emmclab.simulation.setting_types import ExplainedSetting
 from emmclab.traces.ledger_text import ledger_line
 from emmclab.traces.provenance_types import MadeFrom
 

@@ -9,10 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from emmclab import __version__
-from emmclab.devices.fit_sources import Fitted, is_durable, order_note
-from emmclab.devices.layers import Setting
-from emmclab.devices.result_text import durability_unknown, is_buffered, mode_name
-from emmclab.devices.seed_statistics import (
+from emmclab.calibration.fit_sources import Fitted, is_durable, order_note
+from emmclab.comparison.seed_statistics import (
     CONFIDENCE_TEXT,
     MORE_SEEDS,
     Interval,
@@ -27,6 +25,8 @@ from emmclab.pages.plots import FIGURES, Figure, Row, Rows, sweep
 from emmclab.pages.study_types import Answer, EffectRow, GridTable, InputRow
 from emmclab.runtime.files import write_whole
 from emmclab.runtime.number_format import signed
+from emmclab.simulation.layers import Setting
+from emmclab.simulation.result_text import durability_unknown, is_buffered, mode_name
 from emmclab.studies.bundled import bundled
 from emmclab.studies.effects import Effect, average
 from emmclab.studies.grid import REPLAYS

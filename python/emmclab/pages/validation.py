@@ -8,9 +8,9 @@ from typing import Any
 
 import altair as alt
 
-from emmclab.devices import validation_text as words
-from emmclab.devices.validation import Validation
-from emmclab.devices.validation_groups import WITHIN_PCT
+from emmclab.calibration import validation_text as words
+from emmclab.calibration.validation import Validation
+from emmclab.calibration.validation_groups import WITHIN_PCT
 from emmclab.pages import plots
 from emmclab.pages.assemble import assemble
 from emmclab.pages.first_screen import Head, Notice, Provenance, Tile, lost, tile

@@ -11,10 +11,10 @@ from importlib import import_module
 from typing import Any
 
 from emmclab import _core
-from emmclab.devices.device import Device
-from emmclab.devices.result import Result
 from emmclab.errors import ConfigError
 from emmclab.runtime.table_row import Row
+from emmclab.simulation.device import Device
+from emmclab.simulation.result import Result
 from emmclab.studies.results import Results
 from emmclab.studies.stored_types import Run
 from emmclab.traces.profile import Profile

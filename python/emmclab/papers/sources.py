@@ -13,8 +13,8 @@ import itertools
 import tomllib
 
 from emmclab.apps.closed_loop import hosts
-from emmclab.devices.device import Device
 from emmclab.papers.measures import Reads
+from emmclab.simulation.device import Device
 from emmclab.studies.stored_types import Run
 from emmclab.traces.workload import PARAMETERS_OF, Workload, benchmark_sources, workloads
 

@@ -6,15 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypedDict
 
-from emmclab.devices.advise import FIGURES, ORDERS, Option, options
-from emmclab.devices.device import Device
-from emmclab.devices.layers import Setting
-from emmclab.devices.seed_statistics import is_told, untested
+from emmclab.advice.advise import FIGURES, ORDERS, Option, options
+from emmclab.comparison.seed_statistics import is_told, untested
 from emmclab.errors import ConfigError
 from emmclab.runtime.executors import Executor
 from emmclab.runtime.number_format import signed
 from emmclab.runtime.optional_libraries import library
 from emmclab.runtime.result_storage import Place
+from emmclab.simulation.device import Device
+from emmclab.simulation.layers import Setting
 from emmclab.studies.definition import Study
 from emmclab.studies.grid import Grid
 from emmclab.studies.run import StudyProgress

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from emmclab import __version__
-from emmclab.devices.device import Device
 from emmclab.errors import EmmclabError, InputError, UnsupportedError
 from emmclab.runtime.build import build_digest
 from emmclab.runtime.local_copies import file_digest, located
+from emmclab.simulation.device import Device
 from emmclab.studies.cell_options import CellOptions
 from emmclab.studies.grid import FILES
 from emmclab.studies.input import Input

@@ -10,10 +10,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from emmclab import _core
-from emmclab.devices.layers import Setting
 from emmclab.errors import ConfigError
 from emmclab.runtime.files import read_text
 from emmclab.runtime.toml_table import TomlTable
+from emmclab.simulation.layers import Setting
 from emmclab.studies.bundled import bundled, bundled_text
 from emmclab.studies.cell import Cell
 from emmclab.studies.expansion import expand

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 
-from emmclab.devices.layers import Setting
 from emmclab.errors import ConfigError
 from emmclab.runtime.local_copies import file_digest, located
+from emmclab.simulation.layers import Setting
 from emmclab.studies.program import Program
 from emmclab.traces.reading import bundled_by_name, read, trace_name
 from emmclab.traces.trace import Trace

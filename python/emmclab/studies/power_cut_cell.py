@@ -8,7 +8,7 @@ from typing import NamedTuple
 import msgspec
 
 from emmclab.crash.json_types import FindingFields
-from emmclab.devices.layers import Setting
+from emmclab.simulation.layers import Setting
 from emmclab.studies.cell_options import CellOptions
 
 #: Verdicts on a cell, best first.

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import msgspec
 
 from emmclab.crash.json_types import FindingFields
-from emmclab.devices.layers import Setting
+from emmclab.simulation.layers import Setting
 from emmclab.studies.power_cut_cell import DOCUMENTED, KEPT, LOST, RULE, VERDICTS, CutCell, CutResult
 from emmclab.studies.results import Results
 from emmclab.studies.stored_types import FailedCell

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from emmclab import __version__
-from emmclab.devices.device import Device
-from emmclab.devices.fit_sources import Fitted
-from emmclab.devices.stored_result import run_of
+from emmclab.calibration.fit_sources import Fitted
 from emmclab.errors import ConfigError, UnsupportedError
 from emmclab.runtime.executors import Executor
 from emmclab.runtime.files import printable
 from emmclab.runtime.local_copies import located
 from emmclab.runtime.result_storage import Folder, Place
+from emmclab.simulation.device import Device
+from emmclab.simulation.stored_result import run_of
 from emmclab.studies.cell import Cell
 from emmclab.studies.cell_scheduler import Progress, Sweep
 from emmclab.studies.definition import Study

@@ -10,14 +10,14 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from emmclab import _core
-from emmclab.devices.layers import Setting
-from emmclab.devices.seed_statistics import is_told
+from emmclab.comparison.seed_statistics import is_told
 from emmclab.errors import ConfigError
 from emmclab.runtime.executors import Executor
 from emmclab.runtime.lists import once
 from emmclab.runtime.optional_libraries import library
 from emmclab.runtime.result_storage import Place
 from emmclab.runtime.table_row import Row
+from emmclab.simulation.layers import Setting
 from emmclab.studies.cell import Cell
 from emmclab.studies.cell_scheduler import Sweep
 from emmclab.studies.definition import Study

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from emmclab.devices.layers import Setting
 from emmclab.runtime.lists import once
 from emmclab.runtime.toml_table import TomlTable
+from emmclab.simulation.layers import Setting
 from emmclab.studies.grid import Grid
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any, NotRequired, TypedDict
 
 from emmclab.apps.result_types import KeptAppRun
-from emmclab.devices.layers import Setting
-from emmclab.devices.result_types import DeterministicFields, KeptFields
+from emmclab.simulation.layers import Setting
+from emmclab.simulation.result_types import DeterministicFields, KeptFields
 from emmclab.studies.cell_options import CellOptions
 
 

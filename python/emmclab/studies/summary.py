@@ -8,9 +8,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, cast
 
-from emmclab.devices.result import at
-from emmclab.devices.result_fields import ResultField, result_field
-from emmclab.devices.seed_statistics import Interval, Spread, difference_interval, order_of
+from emmclab.comparison.seed_statistics import Interval, Spread, difference_interval, order_of
+from emmclab.simulation.result import at
+from emmclab.simulation.result_fields import ResultField, result_field
 from emmclab.studies.effects import Effect, Setting, as_change, average, effects_of
 from emmclab.studies.grid import AXES
 from emmclab.studies.kinds.profile import PROFILE

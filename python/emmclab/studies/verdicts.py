@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TypedDict
 
-from emmclab.devices.layers import Setting
+from emmclab.simulation.layers import Setting
 from emmclab.studies import power_cut_table
 from emmclab.studies.effects import Effect
 from emmclab.studies.results import Results

@@ -28,8 +28,8 @@ from emmclab.cli.help_format import examples
 from emmclab.cli.name_completion import application_names
 from emmclab.cli.options import AsJson, with_groups
 from emmclab.cli.simulation_options import Capacity, Layers, Second, Settings, layered
-from emmclab.devices.provenance import Provenance
 from emmclab.runtime.lists import once
+from emmclab.simulation.provenance import Provenance
 
 
 def register(app: typer.Typer) -> None:

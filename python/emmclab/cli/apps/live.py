@@ -27,7 +27,7 @@ from emmclab.cli.options import AsJson, option, with_groups
 from emmclab.cli.output_files import in_a_folder
 from emmclab.cli.progress import Working
 from emmclab.cli.simulation_options import Capacity, DeviceName, Layers, Second, Settings, configured, layered
-from emmclab.devices.provenance import Provenance
+from emmclab.simulation.provenance import Provenance
 from emmclab.traces.provenance_types import MadeFrom
 
 

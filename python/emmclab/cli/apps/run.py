@@ -38,8 +38,8 @@ from emmclab.cli.simulation_options import (
     configured,
     layered,
 )
-from emmclab.devices.provenance import Provenance
 from emmclab.runtime.lists import once
+from emmclab.simulation.provenance import Provenance
 
 
 def register(app: typer.Typer) -> None:

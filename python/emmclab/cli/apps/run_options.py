@@ -24,13 +24,13 @@ from emmclab.cli.output_files import in_a_folder
 from emmclab.cli.progress import Working
 from emmclab.cli.simulation_options import DEVICE_OPTION, Images, configured, device_names
 from emmclab.cli.used_device import Used, preconditioned
-from emmclab.devices.layers import Setting
 from emmclab.errors import ConfigError
+from emmclab.simulation.layers import Setting
 from emmclab.traces.provenance_types import MadeFrom
 
 if TYPE_CHECKING:
     from emmclab.apps.solutions import Solution
-    from emmclab.devices.device import Device
+    from emmclab.simulation.device import Device
 
 RUN = "Run"
 #: The names of the option for one or several networks.

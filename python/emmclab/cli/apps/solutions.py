@@ -17,9 +17,9 @@ from emmclab.cli.name_completion import application_names, solution_names
 from emmclab.cli.options import AsJson, option, with_groups
 from emmclab.cli.output_files import in_a_folder
 from emmclab.cli.simulation_options import Capacity, Settings
-from emmclab.devices.provenance import Provenance
 from emmclab.errors import ConfigError
 from emmclab.runtime.lists import once
+from emmclab.simulation.provenance import Provenance
 
 
 def register(app: typer.Typer) -> None:

@@ -7,10 +7,10 @@ from typing import Any
 
 import altair as alt
 
-from emmclab.devices.result_fields import shown_fields
 from emmclab.pages.plots.chart_parts import chart_of, in_order, op_colour, symlog, tooltip, traces_of
 from emmclab.pages.plots.figure import Chart, Rows
 from emmclab.pages.theme import CAUSE_COLOURS
+from emmclab.simulation.result_fields import shown_fields
 
 _MEAN, _SPACE, _WAF = shown_fields(
     ("response.mean_response_ms", "space.space_utilisation", "write_amplification.waf")

@@ -7,10 +7,10 @@ import statistics
 import tomllib
 from collections.abc import Collection, Iterable
 
-from emmclab.devices.device import Device
-from emmclab.devices.result import at
 from emmclab.papers.measures import Measurement, measure, table
 from emmclab.runtime.number_format import signed
+from emmclab.simulation.device import Device
+from emmclab.simulation.result import at
 from emmclab.studies.results import Results
 from emmclab.studies.stored_types import Run
 

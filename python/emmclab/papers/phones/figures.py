@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 import altair as alt
 
-from emmclab.devices.result import at
 from emmclab.pages.plots import Chart, Rows, chart_of, dots, in_order, tooltip
 from emmclab.pages.theme import GREY
 from emmclab.papers.measures import share
@@ -26,6 +25,7 @@ from emmclab.papers.phones.runs import (
     swept,
     workloads_of,
 )
+from emmclab.simulation.result import at
 from emmclab.studies.results import Results
 from emmclab.studies.stored_types import Run
 from emmclab.traces.profile import Profile

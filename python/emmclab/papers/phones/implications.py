@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import statistics
 
-from emmclab.devices.result import at
 from emmclab.papers.phones.judging import NO, STILL, Finding, by_majority, of_parts
 from emmclab.papers.phones.runs import UFS, by_input, mean_ms, on_new
 from emmclab.runtime.number_format import signed
+from emmclab.simulation.result import at
 from emmclab.studies.results import Results
 from emmclab.studies.stored_types import Run
 

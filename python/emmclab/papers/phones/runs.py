@@ -6,8 +6,8 @@ import functools
 import tomllib
 from typing import Any
 
-from emmclab.devices.device import Device
-from emmclab.devices.result_types import WriteBoosterUse
+from emmclab.simulation.device import Device
+from emmclab.simulation.result_types import WriteBoosterUse
 from emmclab.studies.results import Results
 from emmclab.studies.stored_types import Run
 from emmclab.traces.workload import workload_groups

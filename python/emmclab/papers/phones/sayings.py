@@ -5,7 +5,6 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Iterable
 
-from emmclab.devices.result import at
 from emmclab.pages.plots import Rows
 from emmclab.papers.phones.figures import file_system_blocks, fill_levels, page_layouts
 from emmclab.papers.phones.runs import (
@@ -23,6 +22,7 @@ from emmclab.papers.phones.runs import (
     workloads_of,
 )
 from emmclab.runtime.number_format import significant
+from emmclab.simulation.result import at
 from emmclab.studies.results import Results
 from emmclab.studies.stored_types import Run
 

@@ -8,9 +8,9 @@ from typing import Literal, cast
 
 from emmclab import _core
 from emmclab.apps.closed_loop import PRECONDITION, host_for, program_of, run_application, setup_of
-from emmclab.devices.device import Device
-from emmclab.devices.result import Result
 from emmclab.runtime.toml_table import TomlTable
+from emmclab.simulation.device import Device
+from emmclab.simulation.result import Result
 from emmclab.studies.cell_options import CellOptions, Software
 from emmclab.studies.grid import Grid, shared_fields
 from emmclab.studies.input import Input, Sources

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from emmclab.devices.device import Device
 from emmclab.runtime.table_row import Row
 from emmclab.runtime.toml_table import TomlTable
+from emmclab.simulation.device import Device
 from emmclab.studies.cell_options import CellOptions, ImageOptions, PercentileOptions
 from emmclab.studies.flatten import flat, percentile_columns, with_settings
 from emmclab.studies.grid import Grid

@@ -17,12 +17,12 @@ from emmclab.crash.scratch_folders import ended_by_sigterm, scratch
 from emmclab.crash.shards import explore_in_parallel
 from emmclab.crash.stored_log import Kept, Session
 from emmclab.crash.summary import shown
-from emmclab.devices.device import Device
-from emmclab.devices.layers import Setting
 from emmclab.errors import ConfigError, EmmclabError, UnsupportedError
 from emmclab.live.serve import require_loop, require_tools
 from emmclab.runtime.table_row import Row
 from emmclab.runtime.toml_table import TomlTable
+from emmclab.simulation.device import Device
+from emmclab.simulation.layers import Setting
 from emmclab.studies.cell_options import CellOptions, Software
 from emmclab.studies.flatten import flat, with_settings
 from emmclab.studies.grid import Grid, shared_fields

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import cast
 
-from emmclab.devices.result_types import KeptFields
-from emmclab.devices.run_options import RunOptions
 from emmclab.runtime.toml_table import TomlTable
+from emmclab.simulation.result_types import KeptFields
+from emmclab.simulation.run_options import RunOptions
 from emmclab.studies.grid import AXES, FILES, REPLAYS, Grid, shared_fields
 from emmclab.studies.input import Input, Sources
 from emmclab.studies.input_cache import opened
