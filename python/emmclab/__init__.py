@@ -21,12 +21,17 @@ validation), `emmclab.comparison` (of results), `emmclab.advice` (design options
 `emmclab.papers` (reproduced papers and their claims).
 """
 
+from __future__ import annotations
+
 from importlib import import_module
 from typing import TYPE_CHECKING
 
 from emmclab._core import __version__
+from emmclab.runtime import html_pages as _html_pages
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from emmclab.calibration.calibrate import calibrate
     from emmclab.calibration.registers import registers
     from emmclab.calibration.validation import Validation, validate
@@ -43,6 +48,7 @@ if TYPE_CHECKING:
     from emmclab.simulation.device import Device, compare
     from emmclab.simulation.result import Result
     from emmclab.simulation.run_options import RunOptions, VictimPolicy, VictimView
+    from emmclab.traces.journal import Journal
     from emmclab.traces.profile import Profile
     from emmclab.traces.reading import bundled, combine, convert, profile, read
     from emmclab.traces.trace import Trace
@@ -95,6 +101,24 @@ _ROOMS = {
     *("advice", "apps", "calibration", "comparison", "crash", "errors", "fleet", "live", "pages", "papers"),
     *("real_devices", "runtime", "simulation", "studies", "traces"),
 }
+
+
+def _write_profile(profile: Profile, path: str | Path) -> None:
+    from emmclab.pages.profiles import write_report
+
+    write_report([profile], path)
+
+
+def _write_journal(journal: Journal, path: str | Path) -> None:
+    from emmclab.pages.journal import render
+    from emmclab.runtime.files import write_whole
+
+    write_whole(path, render(journal))
+
+
+# `traces` writes these pages without importing `pages`, which imports `traces`.
+_html_pages.register_page("profile", _write_profile)
+_html_pages.register_page("journal", _write_journal)
 
 if not TYPE_CHECKING:
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from emmclab.runtime.document import Document
+from emmclab.runtime.html_pages import write_page
 from emmclab.runtime.number_format import size
 from emmclab.runtime.table_row import Row
 from emmclab.traces.fsync_text import Fsync
@@ -153,9 +154,7 @@ class Profile(Document):
         ...     page.stat().st_size < 3_000_000
         True
         """
-        from emmclab.pages.profiles import write_report
-
-        write_report([self], path)
+        write_page("profile", self, path)
 
     def _repr_html_(self) -> str:
         return profile_html(self)
