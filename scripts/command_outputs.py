@@ -63,8 +63,8 @@ def run(words: list[str]) -> tuple[int, str, str]:
     """Run the command line in this process; return exit code, stdout and stderr."""
     progress._SILENCE_S = math.inf
     progress._LINE_S = threading.TIMEOUT_MAX
-    failures.kept.clear()
-    files.written.clear()
+    failures.complete_files.clear()
+    files.written_files.clear()
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         try:

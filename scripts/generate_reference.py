@@ -13,7 +13,7 @@ from typer.core import TyperGroup
 import emmclab
 from emmclab import _core
 from emmclab.cli import application
-from emmclab.cli.command_groups import walked
+from emmclab.cli.command_groups import walk_commands
 from emmclab.cli.failures import EXIT_CODES
 from emmclab.cli.glossary import glossary
 from emmclab.cli.layers import default_text
@@ -60,7 +60,7 @@ def command_line() -> str:
         "`EMMCLAB_DEBUG=1` shows the traceback of a bug.\n",
     ]
     panel = None
-    for name, command in walked(application()):
+    for name, command in walk_commands(application()):
         if " " not in name and command.rich_help_panel != panel:
             panel = command.rich_help_panel
             parts.append(f"\n## {panel}\n")

@@ -20,7 +20,7 @@ from emmclab.crash.expected_files import CheckPrograms
 from emmclab.crash.explore import open_run
 from emmclab.crash.file_tree import RefusedError, Tree
 from emmclab.crash.mounted_files import Mounted, Node, UnreadableError
-from emmclab.crash.programs import Operation, ProgramError, operation, parse, perform, written
+from emmclab.crash.programs import Operation, ProgramError, operation, parse, perform, written_bytes
 from emmclab.crash.timeline import acknowledged_at, commands_before
 
 MOUNT = "mount ext4 rw,relatime"
@@ -57,7 +57,7 @@ def after(lines: list[str]) -> Tree:
     tree = Tree()
     for index, line in enumerate(lines):
         one = operation(line)
-        tree.apply(index, one, written(0, index, one))
+        tree.apply(index, one, written_bytes(0, index, one))
     return tree
 
 
@@ -243,7 +243,7 @@ def test_the_whole_space_of_one_operation_and_a_sample_of_more() -> None:
     for program in [*whole, *some]:
         tree = Tree()
         for index, one in enumerate(program.operations):
-            tree.apply(index, one, written(0, index, one))
+            tree.apply(index, one, written_bytes(0, index, one))
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -255,7 +255,7 @@ def test_the_model_leaves_what_the_kernel_leaves(
     tree = Tree()
     for index, one in enumerate(generated_programs.programs("random:150", seed)[0].operations):
         # Some operations are impossible: the kernel and the model reject the same ones.
-        for chosen in (one, generated_programs._drawn(tree, dice)):
+        for chosen in (one, generated_programs._draw_operation(tree, dice)):
             _both(tree, 2 * index + (chosen is not one), chosen)
     found = Mounted(tmp_path).tree("/")
     assert found is not None
@@ -270,7 +270,7 @@ def test_the_model_leaves_what_the_kernel_leaves(
 
 
 def _both(tree: Tree, index: int, one: Operation) -> None:
-    data = written(0, index, one)
+    data = written_bytes(0, index, one)
     before = tree.copy()
     try:
         tree.apply(index, one, data)

@@ -18,7 +18,7 @@ from emmclab.advice.journal_modes import MODE_FIGURES
 from emmclab.advice.lifetime import LIFETIME
 from emmclab.cli import show_live, show_runs
 from emmclab.comparison.one_at_a_time import MAIN
-from emmclab.comparison.recorded_vs_simulated import BESIDE
+from emmclab.comparison.recorded_vs_simulated import COMPARED_FIGURES
 from emmclab.comparison.seed_statistics import SPREAD_FIGURES
 from emmclab.live.status_types import LiveStatus
 from emmclab.pages import simulation
@@ -40,7 +40,7 @@ TABLES = {
     "a comparison under layers": show_runs._OF_LAYERS,
     "a comparison": show_runs._OF_SPACE,
     "time and durability": show_runs._TIME_AND_DURABILITY,
-    "recorded beside simulated": tuple(row.field for row in BESIDE),
+    "recorded beside simulated": tuple(row.field for row in COMPARED_FIGURES),
     "the page of runs": simulation._COLUMNS,
     "events on the page": simulation._EVENTS,
     "tiles of the page": simulation._MAIN,

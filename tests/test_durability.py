@@ -30,7 +30,7 @@ from emmclab.real_devices.durability import (
     Verdict,
     judge,
     line,
-    opened,
+    open_target,
     read_log,
     report_of,
     write,
@@ -225,14 +225,14 @@ class Power:
             ready = threading.Event()
             cutting = threading.Thread(target=self._cut_after, args=(ready,))
             cutting.start()
-            with contextlib.closing(opened(self.target, write=True)) as disk, Log(log) as kept:
+            with contextlib.closing(open_target(self.target, write=True)) as disk, Log(log) as kept:
                 try:
                     write(disk, kept, 4 * MB, ready=ready.set, asked_to_end=lambda: False)
                 finally:
                     ready.set()
                     cutting.join()
             self.served.restore()
-            with contextlib.closing(opened(self.target, write=False)) as disk, Log(log) as kept:
+            with contextlib.closing(open_target(self.target, write=False)) as disk, Log(log) as kept:
                 run = read_log(log).runs[-1]
                 kept.add("checked", run.plan.run, judge(run, disk).to_dict())
         return report_of(read_log(log))

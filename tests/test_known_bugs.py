@@ -14,7 +14,7 @@ from emmclab.crash import generated_programs, known_bugs
 from emmclab.crash.expected_files import CheckPrograms
 from emmclab.crash.file_tree import Tree
 from emmclab.crash.mounted_files import Node
-from emmclab.crash.programs import Program, written
+from emmclab.crash.programs import Program, written_bytes
 from test_crash_programs import Made, nodes_of
 
 #: Evidence of each bug, as published: paths that are gone after the last sync, and contents that differ.
@@ -62,7 +62,7 @@ def after(program: Program) -> dict[str, Node]:
     """Return what a reader finds after the end of a program."""
     tree = Tree()
     for index, one in enumerate(program.operations):
-        tree.apply(index, one, written(0, index, one))
+        tree.apply(index, one, written_bytes(0, index, one))
     return nodes_of(tree)
 
 

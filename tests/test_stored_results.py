@@ -194,18 +194,18 @@ def test_a_damaged_row_that_waits_for_its_table_is_profiled_again(tmp_path: Path
 def test_a_sealed_file_is_told_from_one_with_another_bit_or_length(tmp_path: Path) -> None:
     path = tmp_path / "rows.parquet"
     write_parquet(path, [{"name": "a", "value": 1}, {"name": "b", "value": 2}])
-    assert checksummed.is_whole(path)
+    assert checksummed.is_intact(path)
     content = path.read_bytes()
     for place in range(len(content)):
         damaged = bytearray(content)
         damaged[place] ^= 1
         path.write_bytes(damaged)
-        assert not checksummed.is_whole(path), place
+        assert not checksummed.is_intact(path), place
     for length in (*range(16), len(content) - 1):
         path.write_bytes(content[:length])
-        assert not checksummed.is_whole(path), length
+        assert not checksummed.is_intact(path), length
     path.write_bytes(content + content[-8:])
-    assert not checksummed.is_whole(path)
+    assert not checksummed.is_intact(path)
 
 
 DEVICE_STUDY = """

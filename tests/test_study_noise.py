@@ -19,7 +19,7 @@ from emmclab.pages.study import figures, headline
 from emmclab.simulation.result import Result
 from emmclab.studies import Results, Study
 from emmclab.studies.effects import effects_of
-from emmclab.studies.search import Found, Objective, Trial
+from emmclab.studies.search import Objective, SearchResult, Trial
 from emmclab.studies.search_space import Space
 from emmclab.studies.summary import summaries
 from emmclab.studies.verdicts import rankings
@@ -223,7 +223,7 @@ def _advice(name: str, by_seed: dict[int, float]) -> Advice:
 
 
 def test_a_search_counts_the_trials_that_are_not_told_from_the_front() -> None:
-    def found(*means: list[float]) -> Found:
+    def found(*means: list[float]) -> SearchResult:
         trials = [
             Trial(
                 "grid",
@@ -236,7 +236,7 @@ def test_a_search_counts_the_trials_that_are_not_told_from_the_front() -> None:
             for number, values in enumerate(means)
         ]
         study = Study("s", "", ("x",), ())
-        return Found(study, (Objective("waf"),), Space("g", (), ()), trials, 3, 1, 3)
+        return SearchResult(study, (Objective("waf"),), Space("g", (), ()), trials, 3, 1, 3)
 
     said = search_headline(found([1.0], [1.03], [2.0]))
     assert "1 other trial is not told apart from it" in said and "`seeds = [" in said

@@ -16,7 +16,7 @@ from emmclab.crash.explore import Options, require_recoverable
 from emmclab.crash.kernel_log import complaints_about
 from emmclab.crash.mounting import NotMountedError, mounted
 from emmclab.crash.recording import Workload
-from emmclab.crash.stored_log import Session, open_whole
+from emmclab.crash.stored_log import Session, open_log
 from emmclab.crash.think_time import Thinking
 from emmclab.crash.verdict_inputs import contents_of, digest, grounds
 from emmclab.crash.workloads import record
@@ -190,7 +190,7 @@ def test_a_disk_without_ext4_is_refused_unless_the_kernel_recovers_it(tmp_path: 
     with base.open("wb") as file:
         file.write(b"XFSB")
         file.truncate(16 << 20)
-    run, _ = open_whole(log, str(base))
+    run, _ = open_log(log, str(base))
     for recovery in ("process", "e2fsck"):
         with pytest.raises(ConfigError, match="supports only ext4") as refused:
             require_recoverable(run, Options(recovery=recovery))
@@ -207,7 +207,7 @@ def test_an_ext4_whose_journal_has_no_magic_number_is_an_ext4(tmp_path: Path) ->
     # The magic number of a journal block and the type of a superblock of version 2 (JBD2).
     image[image.index(bytes.fromhex("c03b399800000004"))] ^= 0xFF
     base.write_bytes(image)
-    run, _ = open_whole(log, str(base))
+    run, _ = open_log(log, str(base))
     for recovery in ("process", "e2fsck"):
         require_recoverable(run, Options(recovery=recovery))
 

@@ -111,9 +111,9 @@ def _write_profile(profile: Profile, path: str | Path) -> None:
 
 def _write_journal(journal: Journal, path: str | Path) -> None:
     from emmclab.pages.journal import render
-    from emmclab.runtime.files import write_whole
+    from emmclab.runtime.files import write_atomically
 
-    write_whole(path, render(journal))
+    write_atomically(path, render(journal))
 
 
 # `traces` writes these pages without importing `pages`, which imports `traces`.

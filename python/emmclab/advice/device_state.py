@@ -12,7 +12,7 @@ from emmclab.runtime.number_format import signed
 from emmclab.simulation.device import Device
 from emmclab.simulation.preconditioning import parse_precondition
 from emmclab.simulation.result import Result
-from emmclab.simulation.result_text import beside_text, state_text, trusted
+from emmclab.simulation.result_text import recorded_mean_text, state_text, trusted
 from emmclab.simulation.run_options import RunOptions
 
 #: Value that requests an automatic choice of the state.
@@ -40,7 +40,7 @@ GIVEN, RECORDED, ASSUMED = "given", "recorded", "assumed"
 
 
 @dataclass(frozen=True)
-class TriedState:
+class StateTrial:
     """A state whose mean response was compared with the recording."""
 
     precondition: str
@@ -63,7 +63,7 @@ class State:
     error_pct: float | None
     #: Why the state is assumed; empty if it is not.
     reason: str = ""
-    tried: tuple[TriedState, ...] = ()
+    tried: tuple[StateTrial, ...] = ()
     #: States that match the recording equally well but are less simple.
     alike: tuple[str, ...] = ()
 
@@ -78,7 +78,7 @@ class State:
         where = state_text(self.precondition)
         if self.recorded_ms is None:
             return "" if self.chosen == GIVEN else f"assumed state: {where}; {self.reason}"
-        beside = f"{beside_text(self.simulated_ms, self.recorded_ms, self.error_pct)}; state: {where}"
+        beside = f"{recorded_mean_text(self.simulated_ms, self.recorded_ms, self.error_pct)}; state: {where}"
         if self.chosen == GIVEN:
             return f"{beside}, as given"
         if self.chosen == ASSUMED:
@@ -142,9 +142,9 @@ def settle(
         base = pool.submit(run, USED).result()
         return _state(base, ASSUMED, reason), base
     runs: dict[str, Result | str] = {NEW: new}
-    runs |= _tried({one: pool.submit(run, one) for one in STATES[1:]})
+    runs |= _state_trials({one: pool.submit(run, one) for one in STATES[1:]})
     if all(_error(one) < -MEETS_PCT for one in _sound(runs).values()):
-        runs |= _tried({STEADY: pool.submit(run, STEADY)})
+        runs |= _state_trials({STEADY: pool.submit(run, STEADY)})
     return _nearest(runs, lambda: pool.submit(run, USED).result())
 
 
@@ -168,7 +168,7 @@ def _state(
     base: Result,
     chosen: str,
     reason: str = "",
-    tried: Iterable[TriedState] = (),
+    tried: Iterable[StateTrial] = (),
     alike: tuple[str, ...] = (),
 ) -> State:
     beside = base.fields["recorded"]["response"]["all"]
@@ -202,7 +202,7 @@ def _unlike(new: Result, replay: RunOptions) -> str:
     return ""
 
 
-def _tried(runs: Mapping[str, Future[Result]]) -> dict[str, Result | str]:
+def _state_trials(runs: Mapping[str, Future[Result]]) -> dict[str, Result | str]:
     """Return the run in each state, or the reason why it is impossible."""
     found: dict[str, Result | str] = {}
     for name, one in runs.items():
@@ -225,12 +225,12 @@ def _error(run: Result) -> float:
     return error
 
 
-def _described(name: str, run: Result | str) -> TriedState:
+def _described(name: str, run: Result | str) -> StateTrial:
     if isinstance(run, str):
-        return TriedState(name, None, None, run)
+        return StateTrial(name, None, None, run)
     if not trusted(run):
-        return TriedState(name, None, None, "ended early or was overloaded")
-    return TriedState(name, run.fields["response"]["mean_response_ms"], _error(run))
+        return StateTrial(name, None, None, "ended early or was overloaded")
+    return StateTrial(name, run.fields["response"]["mean_response_ms"], _error(run))
 
 
 def collects(device: Device) -> bool:

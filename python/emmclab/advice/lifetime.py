@@ -89,7 +89,7 @@ def life_under(
     return Life(waf, host_bytes / GB, years, passes, str(run.fields["options"]["precondition"]))
 
 
-def said(life: Life, base: Result) -> str:
+def measurement_text(life: Life, base: Result) -> str:
     """Return a sentence that explains how a lifetime was measured."""
     times = "once" if life.passes == 1 else f"{life.passes} times"
     rate = (

@@ -93,13 +93,13 @@ SOLUTIONS = (
 )
 
 
-def solutions_named(names: Iterable[str]) -> list[Solution]:
+def find_solutions(names: Iterable[str]) -> list[Solution]:
     """Return solutions by name, the plain device first; all solutions if no name is given.
 
     Raises:
         ConfigError: there is no such solution.
 
-    >>> [one.name for one in solutions_named(["raid0"])]
+    >>> [one.name for one in find_solutions(["raid0"])]
     ['plain', 'raid0']
     """
     wanted = list(names)

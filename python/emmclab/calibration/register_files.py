@@ -61,7 +61,7 @@ def register_files(source: Path) -> list[RegisterFile]:
     """
     if str(source) == "-":
         return [("-", _bounded(sys.stdin.buffer.read(_MOST_BYTES + 1), source))]
-    held = _held(source)
+    held = _files_in(source)
     if held is None:
         try:
             with source.open("rb") as file:
@@ -87,7 +87,7 @@ def holds_registers(source: Path) -> bool:
     try:
         if not (source.is_dir() or source.is_file()):
             return False
-        if (held := _held(source)) is not None:
+        if (held := _files_in(source)) is not None:
             return next(held, None) is not None
         with source.open("rb") as file:
             return _core.are_registers(file.read(_HEAD_BYTES))
@@ -136,7 +136,7 @@ def _bounded(content: bytes, source: Path) -> bytes:
     return content
 
 
-def _held(source: Path) -> Iterator[RegisterFile] | None:
+def _files_in(source: Path) -> Iterator[RegisterFile] | None:
     """Return the register files of a folder or an archive; None for any other file."""
     if os.path.isdir(source):  # noqa: PTH112 - `Path.is_dir` fails for a name that is too long
         return _of_folder(source)

@@ -18,7 +18,7 @@ from emmclab.calibration.calibration_types import Calibration
 from emmclab.calibration.fit_sources import Fitted
 from emmclab.calibration.validation_groups import Judgement, JudgementFields, Recording, Spread
 from emmclab.errors import EmmclabError, UnsupportedError
-from emmclab.runtime.files import folder_aside, written
+from emmclab.runtime.files import folder_aside, written_files
 from emmclab.runtime.parquet import database
 from emmclab.simulation.device import Device
 from emmclab.simulation.result import Result
@@ -207,12 +207,14 @@ def validate(
     """
     if trace.is_synthetic:
         raise UnsupportedError(
-            f"{_named(trace)}: a synthesised trace has no measured times", kind="unsupported", hint=_RECORD
+            f"{_trace_name(trace)}: a synthesised trace has no measured times",
+            kind="unsupported",
+            hint=_RECORD,
         )
     with folder_aside(Path(tempfile.gettempdir())) as aside, database(aside) as asked:
         step(f"read {trace.name}")
         trace.write(aside / _WHOLE)
-        written.pop()  # A temporary file is not an output of the command.
+        written_files.pop()  # A temporary file is not an output of the command.
         recording = Recording(asked, aside / _WHOLE)
         _refuse(trace, recording)
         cut = _cut(trace, recording)
@@ -274,7 +276,7 @@ class _Replay:
         except EmmclabError as error:
             self._refuse(name, error)
             return
-        written.pop()
+        written_files.pop()
         judgement = self._recording.judged_by_run(self._cut.first, self._rows)
         note = _note(result, device, self._trace)
         self.models.append(Model(name, kind, note, mode_line(result), judgement))
@@ -296,14 +298,14 @@ class _Replay:
 _RECORD = "give a recording of a device, with completions; `emmclab record` makes one"
 
 
-def _named(trace: Trace) -> str:
+def _trace_name(trace: Trace) -> str:
     """Return the file of a trace, or its name if it has no file."""
     return trace.path or trace.name
 
 
 def _refuse(trace: Trace, recording: Recording) -> None:
     """Reject a recording that cannot be judged."""
-    name, facts = _named(trace), recording.facts
+    name, facts = _trace_name(trace), recording.facts
     if len(trace.devices) > 1:
         try:
             recording.refuse_several_devices()
@@ -337,15 +339,15 @@ def _cut(trace: Trace, recording: Recording) -> Cut:
     cut = recording.cut()
     if cut is None:
         raise UnsupportedError(
-            f"{_named(trace)}: all its requests arrive at the same time, so it has no halves",
+            f"{_trace_name(trace)}: all its requests arrive at the same time, so it has no halves",
             kind="unsupported",
             hint="give a recording with arrival times",
         )
     row, after_ns, is_idle = cut
     if (judged := recording.spread(since=row).requests) < _LEAST_JUDGED:
         raise UnsupportedError(
-            f"{_named(trace)}: too few requests of the second half have a completion and ended without an "
-            f"error: {judged:,}, and at least {_LEAST_JUDGED} are needed",
+            f"{_trace_name(trace)}: too few requests of the second half have a completion and ended without "
+            f"an error: {judged:,}, and at least {_LEAST_JUDGED} are needed",
             kind="unsupported",
             hint="give a recording with completions to its end, or cut it with `--only to=TIME`",
         )
@@ -361,13 +363,13 @@ def _cut(trace: Trace, recording: Recording) -> Cut:
 
 def _under_its_name(error: EmmclabError, recording: Recording, trace: Trace) -> str:
     """Return the message of an error with the path of the recording instead of that of its temporary copy."""
-    return str(error).replace(str(recording.path), _named(trace))
+    return str(error).replace(str(recording.path), _trace_name(trace))
 
 
 def _no_model(trace: Trace, refused: Mapping[str, str]) -> UnsupportedError:
     reasons = "; ".join(f"{name}: {reason}" for name, reason in refused.items())
     return UnsupportedError(
-        f"{_named(trace)}: no device could be tried: {reasons}",
+        f"{_trace_name(trace)}: no device could be tried: {reasons}",
         kind="unsupported",
         hint="if the first half does not determine a device, name one with `--device`",
     )

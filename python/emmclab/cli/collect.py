@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from emmclab.cli.console import print_json, put
+from emmclab.cli.console import print_json, print_stdout
 from emmclab.cli.declared_options import Percentiles
 from emmclab.cli.help_format import examples
 from emmclab.cli.options import AsJson, Reading, with_groups
@@ -63,8 +63,10 @@ def collect(
         print_json(said | {"output": str(output), "sha256": hashed})
     else:
         if missing:
-            put(incomplete(len(missing), len(cells)))
-        put(f"{chosen.name}: {len(cells) - len(missing):,} of {len(cells):,} cells in {output}, {hashed}")
+            print_stdout(incomplete(len(missing), len(cells)))
+        print_stdout(
+            f"{chosen.name}: {len(cells) - len(missing):,} of {len(cells):,} cells in {output}, {hashed}"
+        )
     if missing:
         raise EmmclabError(
             incomplete(len(missing), len(cells)),

@@ -47,16 +47,16 @@ def add_commands(app: typer.Typer, package: str, names: Iterable[str]) -> None:
             command.help = paragraphs(command.callback)
 
 
-def walked(group: TyperGroup, above: str = "") -> Iterator[tuple[str, Any]]:
+def walk_commands(group: TyperGroup, above: str = "") -> Iterator[tuple[str, Any]]:
     """Yield the commands of a group and of its subgroups, each with its words on the command line."""
     for name, command in group.commands.items():
         words = f"{above} {name}".lstrip()
         yield words, command
         if isinstance(command, TyperGroup):
-            yield from walked(command, words)
+            yield from walk_commands(command, words)
 
 
-def listed(package: str, name: str) -> TyperCommand:
+def placeholder_command(package: str, name: str) -> TyperCommand:
     """Return a placeholder of a command for lists: its name and summary, without options."""
     return TyperCommand(name, help=summary(package, name))
 

@@ -10,10 +10,10 @@ from typing import Annotated, cast
 import typer
 
 from emmclab.calibration.fit_sources import runs_note
-from emmclab.cli.console import print_json, say, say_note, stdout
+from emmclab.cli.console import print_json, print_note, print_stderr, stdout
 from emmclab.cli.help_format import examples
 from emmclab.cli.name_completion import layer_names, several
-from emmclab.cli.options import AsJson, Reading, TraceFiles, listed, with_groups
+from emmclab.cli.options import AsJson, Reading, TraceFiles, split_names, with_groups
 from emmclab.cli.output_files import in_a_folder
 from emmclab.cli.profile import distinct
 from emmclab.cli.simulation_options import (
@@ -89,8 +89,8 @@ def compare(
     """
     if seeds is not None:
         refuse_single_outputs(("--html", html), ("--over-time", replay.over_time))
-    names = listed(devices, "device to compare", "--devices", "iiswc15-4ps,iiswc15-hps")
-    chosen = stacks(listed(layers, "stack of layers to compare", "--layers", "none,journal:delta"))
+    names = split_names(devices, "device to compare", "--devices", "iiswc15-4ps,iiswc15-hps")
+    chosen = stacks(split_names(layers, "stack of layers to compare", "--layers", "none,journal:delta"))
     replay.preflight()
     every = [name for stack_names in chosen for name in stack_names]
     own, layer_settings = layered(settings, every)
@@ -116,7 +116,7 @@ def compare(
         from emmclab.pages.simulation import write_simulation_report
 
         write_simulation_report(results, configurations, html, made=made)
-        say(f"report: {html}")
+        print_stderr(f"report: {html}")
     replay.write(results)
     if as_json:
         warn(results)
@@ -129,7 +129,7 @@ def compare(
         from emmclab.cli.show_runs import show_compared_results
 
         show_compared_results(stdout(), results)
-    say_note(runs_note(results), aside=as_json)
+    print_note(runs_note(results), aside=as_json)
     end(results)
 
 

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from emmclab.cli.console import print_json, say
+from emmclab.cli.console import print_json, print_stderr
 from emmclab.cli.help_format import examples
 from emmclab.cli.machine_options import parse_duration
 from emmclab.cli.options import AsJson, Reading, one_per_recording, with_groups
@@ -137,4 +137,4 @@ def _source(traces: list[Trace], offset: str | None) -> Trace:
 
 
 def _note(text: str) -> None:
-    say(f"note: {text}")
+    print_stderr(f"note: {text}")

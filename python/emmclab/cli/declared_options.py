@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from emmclab.cli.name_completion import one_of
+from emmclab.cli.name_completion import complete_words
 from emmclab.cli.output_files import in_a_folder
 from emmclab.simulation.run_options import RUN_OPTIONS, check
 
@@ -25,7 +25,7 @@ def declared(name: str, **more: Any) -> Any:
     if not isinstance(one.default, bool):
         more.setdefault("metavar", "|".join(one.words) or one.metavar)
     if one.words:
-        more.setdefault("autocompletion", one_of(*one.words))
+        more.setdefault("autocompletion", complete_words(*one.words))
     return typer.Option(one.command_line, help=one.about, rich_help_panel=one.panel, **more)
 
 

@@ -92,7 +92,7 @@ def _check(name: str, as_json: bool) -> None:
     console.print(Text(f"{name}: {_within(rows)}", "bold"), soft_wrap=True)
     console.print()
     for source in dict.fromkeys(row["source"] for row in rows):
-        console.print(_checked(f"{name} and what it was fitted to: {source}", rows, source))
+        console.print(_check_table(f"{name} and what it was fitted to: {source}", rows, source))
         console.print()
     console.print(
         "agreement with fitted figures is no evidence; the device file states the reason for each deviation",
@@ -111,7 +111,7 @@ def _within(rows: Sequence[FittedFigure]) -> str:
     return f"{line}; not: {', '.join(named)}"
 
 
-def _checked(title: str, rows: Sequence[FittedFigure], source: str) -> Table:
+def _check_table(title: str, rows: Sequence[FittedFigure], source: str) -> Table:
     """Return the table of the checked figures of one source."""
     table = framed(title)
     for heading in ("Figure", "Unit", "Published", "Bounds", "Here", "Deviation\n%"):

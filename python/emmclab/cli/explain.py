@@ -18,14 +18,14 @@ from emmclab.calibration.registers import registers
 from emmclab.cli.console import print_json, stdout
 from emmclab.cli.explain_pair import Pair, explain_pair
 from emmclab.cli.explain_texts import (
-    explain_named,
     explain_option,
     explain_results,
+    find_meanings,
     keys,
-    made_of,
-    named,
     option_meanings,
-    show_made,
+    print_meanings,
+    provenance_groups,
+    show_provenance,
 )
 from emmclab.cli.glossary import Term, define, glossary, words
 from emmclab.cli.help_format import examples
@@ -42,7 +42,7 @@ from emmclab.runtime.table_row import Row
 from emmclab.simulation.device import Device
 from emmclab.simulation.result_text import completion_of
 from emmclab.simulation.setting_types import ExplainedSetting
-from emmclab.simulation.stored_result import holds_results, run_of, stored_in
+from emmclab.simulation.stored_result import holds_results, read_results, run_of
 from emmclab.traces.activity_types import Activity
 from emmclab.traces.profile_fields import JUMP_FIELDS, LEDGER_MEANINGS, jump_cells
 from emmclab.traces.profile_notes import unrecorded
@@ -129,7 +129,7 @@ def explain(
             hint="name a trace, a device or a word, or give --glossary",
         )
     for text in (str(what), other or ""):
-        if text.startswith("--") and not named(text):
+        if text.startswith("--") and not find_meanings(text):
             rows = option_meanings(text) if other is None else []
             if not rows:
                 raise ConfigError(
@@ -170,13 +170,13 @@ def explain(
         return
     if holds_results(trace):
         reading.refuse(str(what))
-        explain_results(stored_in(trace), as_json)
+        explain_results(read_results(trace), as_json)
         return
     if not trace.exists():
         is_path = "/" in str(trace) or str(trace) == "-"
-        if define(str(trace)) is None and not is_path and (meanings := named(str(trace))):
+        if define(str(trace)) is None and not is_path and (meanings := find_meanings(str(trace))):
             reading.refuse(str(what))
-            explain_named(meanings, as_json)
+            print_meanings(meanings, as_json)
             return
         if str(trace) not in bundled_by_name() and _is_word(str(trace)):
             reading.refuse(str(what))
@@ -214,13 +214,13 @@ def explain(
     devices = recorded_devices(source.header, str(trace))
     if as_json:
         explained["registers"] = [device.to_dict() for device in devices]
-        print_json(explained if run is None else {**explained, "run": made_of(run)})
+        print_json(explained if run is None else {**explained, "run": provenance_groups(run)})
         return
     _show(stdout(), explained)
     show_recorded(stdout(), devices, str(trace))
     if run is not None:
         stdout().print(Text("Simulated run", "bold"))
-        show_made(stdout(), run)
+        show_provenance(stdout(), run)
 
 
 class _DeviceShare(TypedDict):
@@ -270,7 +270,7 @@ def _explain_word(word: str, as_json: bool) -> None:
             hint=f"did you mean `{near}`? {more}" if near else more,
         )
     _explain_terms([term], as_json)
-    if not as_json and len(named(word)) > 1:
+    if not as_json and len(find_meanings(word)) > 1:
         stdout().print(Text(f"`emmclab explain {word}.` lists the settings and fields of this name", "dim"))
 
 

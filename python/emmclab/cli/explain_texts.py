@@ -19,7 +19,7 @@ from emmclab.simulation.result_text import completion
 from emmclab.simulation.run_options import RUN_OPTIONS
 from emmclab.simulation.setting_types import ExplainedSetting
 from emmclab.simulation.setting_words import choices
-from emmclab.simulation.stored_result import NAMES, Stored
+from emmclab.simulation.stored_result import NAMING_SETTINGS, StoredResult
 from emmclab.traces.profile_fields import KEY_FIELDS, TABLES, Field
 
 #: The index of a list entry in a key: `.0` of `geometry.block_groups.0.blocks`.
@@ -44,7 +44,7 @@ def _plain(key: str) -> str:
 
 
 def keys() -> list[str]:
-    """Return the names that `named` finds: settings, options of runs, and fields of results."""
+    """Return the names that `find_meanings` finds: settings, options of runs, and fields of results."""
     devices = {_plain(row["key"]): None for row in Device.preset("ufs31").explain()}
     layers = [f"{kind['name']}.{one['name']}" for kind in layer_kinds() for one in kind["settings"]]
     fields = [*(field.path for field in result_fields()), *(field.name for field in _profile_fields())]
@@ -63,7 +63,7 @@ class Meaning(TypedDict):
     presets: dict[str, list[str]]
 
 
-def named(name: str) -> list[Meaning]:
+def find_meanings(name: str) -> list[Meaning]:
     """Return the meaning of a name: a setting, all of a group (`gc`), an option of runs, or a field.
 
     Each has `kind`, `key`, `unit`, `meaning`, `allowed`, and of settings `default` and the values of the
@@ -139,10 +139,10 @@ class OptionMeaning(TypedDict):
 def option_meanings(option: str) -> list[OptionMeaning]:
     """Return what an option of the command line means: each meaning once, with the commands that have it."""
     from emmclab.cli import application
-    from emmclab.cli.command_groups import walked
+    from emmclab.cli.command_groups import walk_commands
 
     found: dict[str, list[str]] = {}
-    for words, command in walked(application()):
+    for words, command in walk_commands(application()):
         for parameter in command.params:
             if option in (*parameter.opts, *parameter.secondary_opts):
                 found.setdefault(str(getattr(parameter, "help", None) or ""), []).append(words)
@@ -160,7 +160,7 @@ def explain_option(rows: Sequence[OptionMeaning], as_json: bool) -> None:
         stdout().print(text)
 
 
-def explain_named(rows: Sequence[Meaning], as_json: bool) -> None:
+def print_meanings(rows: Sequence[Meaning], as_json: bool) -> None:
     """Print settings and fields: a single one in full, several as a table."""
     if as_json:
         print_json(rows)
@@ -208,7 +208,7 @@ def difference_of(first: Device, second: Device) -> list[dict[str, str | None]]:
     for key in dict.fromkeys([*rows[0], *rows[1]]):
         pair = [part.get(key) for part in rows]
         values = [None if row is None else row["value"] for row in pair]
-        if values[0] != values[1] and key.partition(".")[0] not in NAMES:
+        if values[0] != values[1] and key.partition(".")[0] not in NAMING_SETTINGS:
             about = next(row for row in pair if row is not None)
             words = {"key": key, "first": values[0], "second": values[1]}
             found.append({**words, "unit": about["unit"], "meaning": about["doc"]})
@@ -234,16 +234,16 @@ def explain_difference(first: Device, second: Device, as_json: bool) -> None:
     show_explained(console, table, [Text(row["meaning"] or "", "dim") for row in rows])
 
 
-def explain_results(results: Sequence[Stored], as_json: bool) -> None:
+def explain_results(results: Sequence[StoredResult], as_json: bool) -> None:
     """Print how results were made, as far as they record it."""
-    found = [_made(one) for one in results]
+    found = [_result_provenance(one) for one in results]
     if as_json:
         print_json(found)
         return
     console = stdout()
     for result in results:
         console.print(Text(result.name, "bold"))
-        show_made(console, result.fields)
+        show_provenance(console, result.fields)
 
 
 def _brief(made: Mapping[str, Any]) -> dict[str, Any]:
@@ -260,7 +260,7 @@ def _brief(made: Mapping[str, Any]) -> dict[str, Any]:
     return {**made, **({"provenance": whence} if whence else {})}
 
 
-def made_of(fields: Mapping[str, Any]) -> dict[str, Any]:
+def provenance_groups(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Return the groups of a result that describe how it was made."""
     parts = ["provenance", "options", "configuration", "setting_changes"]
     if "application" in fields:
@@ -268,9 +268,9 @@ def made_of(fields: Mapping[str, Any]) -> dict[str, Any]:
     return {name: fields[name] for name in parts if name in fields}
 
 
-def show_made(console: Console, fields: Mapping[str, Any]) -> None:
+def show_provenance(console: Console, fields: Mapping[str, Any]) -> None:
     """Print how a result was made."""
-    made = made_of(fields)
+    made = provenance_groups(fields)
     configuration, cache = made.get("configuration"), fields.get("cache")
     if (
         isinstance(configuration, dict)
@@ -287,7 +287,7 @@ def show_made(console: Console, fields: Mapping[str, Any]) -> None:
     console.print(table)
 
 
-class _Made(TypedDict):
+class _ResultProvenance(TypedDict):
     """The trace and device of a stored result, and how it was made."""
 
     trace: str | None
@@ -295,8 +295,8 @@ class _Made(TypedDict):
     made: dict[str, Any]
 
 
-def _made(result: Stored) -> _Made:
-    made = made_of(result.fields)
+def _result_provenance(result: StoredResult) -> _ResultProvenance:
+    made = provenance_groups(result.fields)
     return {"trace": result.fields.get("trace"), "device": result.fields.get("device"), "made": made}
 
 

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from emmclab.cli.console import print_json, say, stdout
+from emmclab.cli.console import print_json, print_stderr, stdout
 from emmclab.cli.help_format import examples
 from emmclab.cli.options import AsJson, Reading, TraceFile, with_groups
 from emmclab.cli.output_files import in_a_folder
@@ -44,7 +44,7 @@ def journal(
     reading.note_changed(source.name, found["ledger"])
     if html is not None:
         found.write_html(html)
-        say(f"report: {html}")
+        print_stderr(f"report: {html}")
     if as_json:
         print_json(found.to_dict())
     else:

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterable
 Completer = Callable[[str], list[str]]
 
 
-def one_of(*words: str) -> Completer:
+def complete_words(*words: str) -> Completer:
     """Complete to one of these words.
 
-    >>> one_of("ext4", "xfs")("e")
+    >>> complete_words("ext4", "xfs")("e")
     ['ext4']
     """
     return names_of(lambda: words)
@@ -29,7 +29,7 @@ def names_of(give: Callable[[], Iterable[str]]) -> Completer:
 def several(names: Completer) -> Completer:
     """Complete the last name of a comma-separated list.
 
-    >>> several(one_of("ext4", "xfs"))("xfs,e")
+    >>> several(complete_words("ext4", "xfs"))("xfs,e")
     ['xfs,ext4']
     """
 
@@ -142,7 +142,7 @@ def _crash_workloads() -> list[str]:
 format_names = names_of(_formats)
 writable_format_names = names_of(_writable_formats)
 workload_names = names_of(_workloads)
-filesystem_names = one_of("ext4", "xfs", "btrfs", "f2fs", "vfat")
+filesystem_names = complete_words("ext4", "xfs", "btrfs", "f2fs", "vfat")
 layer_names = names_of(_layers)
 setting_names = names_of(_settings)
 application_names = names_of(_applications)

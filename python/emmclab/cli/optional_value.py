@@ -8,12 +8,12 @@ import re
 _LENGTH = re.compile(r"auto|[-+]?[0-9]+(\.[0-9]+)?[A-Za-z]*")
 
 
-def spelled_out(words: list[str]) -> list[str]:
+def insert_default_values(words: list[str]) -> list[str]:
     """Insert the default value of `--mend-clock` if the next word is not a length.
 
-    >>> spelled_out(["profile", "--mend-clock", "trace.txt"])
+    >>> insert_default_values(["profile", "--mend-clock", "trace.txt"])
     ['profile', '--mend-clock=auto', 'trace.txt']
-    >>> spelled_out(["profile", "trace.txt", "--mend-clock", "1h"])
+    >>> insert_default_values(["profile", "trace.txt", "--mend-clock", "1h"])
     ['profile', 'trace.txt', '--mend-clock', '1h']
     """
     end = words.index("--") if "--" in words else len(words)

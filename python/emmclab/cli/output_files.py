@@ -10,10 +10,10 @@ from typing import Annotated
 
 import typer
 
-from emmclab.cli.console import put, say
+from emmclab.cli.console import print_stderr, print_stdout
 from emmclab.cli.name_completion import writable_format_names
 from emmclab.errors import ConfigError, InputError
-from emmclab.runtime.files import write_whole
+from emmclab.runtime.files import write_atomically
 
 #: The name that means stdout.
 STDOUT = Path("-")
@@ -101,17 +101,17 @@ def note_picture(output: Path, to: str | None = None) -> None:
     """Print a note if the output is a picture for Perfetto, which cannot be read as a trace."""
     named = {".pftrace", ".perfetto-trace"} & {suffix.lower() for suffix in output.suffixes[-2:]}
     if to.partition(".")[0] == "perfetto" if to else named:
-        say("note: this is a picture for ui.perfetto.dev, which cannot be read as a trace")
+        print_stderr("note: this is a picture for ui.perfetto.dev, which cannot be read as a trace")
 
 
 def report(output: Path, text: str) -> None:
     """Print a summary of the output: on stdout, or on stderr if the output itself went to stdout."""
-    (say if output == STDOUT else put)(text)
+    (print_stderr if output == STDOUT else print_stdout)(text)
 
 
 def write_text(output: Path | None, text: str) -> None:
     """Write a text atomically to a file, or to stdout for `-` or None."""
     if output is None or output == STDOUT:
-        put(text.removesuffix("\n"))
+        print_stdout(text.removesuffix("\n"))
     else:
-        write_whole(output, text)
+        write_atomically(output, text)

@@ -19,7 +19,7 @@ from emmclab.cli.simulation_options import Capacity, Settings, configured, devic
 from emmclab.errors import ConfigError
 from emmclab.real_devices.probe import Disk, Probe, Simulated
 from emmclab.real_devices.probe import probe as measure
-from emmclab.runtime.files import write_whole
+from emmclab.runtime.files import write_atomically
 from emmclab.simulation.device import presets
 
 #: Default span, MB: for a simulated device, and for a real one.
@@ -107,7 +107,7 @@ def probe(
 
         write_probe_report(found, html)
     if output is not None:
-        write_whole(output, json_text(found.to_dict()) + "\n")
+        write_atomically(output, json_text(found.to_dict()) + "\n")
     if as_json:
         print_json(found.to_dict())
     else:

@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from emmclab._core import preconditioned_bytes
-from emmclab.cli.console import say
+from emmclab.cli.console import print_stderr
 from emmclab.cli.unicode_bars import bar
 from emmclab.runtime.background_repeat import repeated
 from emmclab.runtime.number_format import size
@@ -76,7 +76,7 @@ class Working:
     def speak(self, line: str) -> None:
         """Print a line about the work."""
         self._spoke = time.monotonic()
-        say(line)
+        print_stderr(line)
 
     def _look(self) -> None:
         if time.monotonic() - self._spoke >= _LINE_S * (1 - 1 / _LOOKS):
@@ -172,10 +172,10 @@ def fitted(what: str, parts: Sequence[Part], width: int) -> str:
     """
     kept = [part for part in parts if part.text]
     name = min(_cells(what), width // 2)
-    while len(kept) > 1 and name + _cells(_behind(kept)) > width:
+    while len(kept) > 1 and name + _cells(_after_name(kept)) > width:
         least = min(part.rank for part in kept)
         kept.remove(next(part for part in reversed(kept) if part.rank == least))
-    behind = _behind(kept)
+    behind = _after_name(kept)
     return f"{_shortened(what, width - _cells(behind))}{behind}"
 
 
@@ -188,7 +188,7 @@ def joined(parts: Sequence[Part]) -> str:
     return ", ".join(part.text for part in parts if part.text)
 
 
-def _behind(parts: Sequence[Part]) -> str:
+def _after_name(parts: Sequence[Part]) -> str:
     return f": {joined(parts)}" if parts else ""
 
 
@@ -409,13 +409,13 @@ class StudyMeter(Working):
     def __call__(self, progress: Progress) -> None:
         """Update the progress."""
         now = time.monotonic()
-        self._told = f", {counted(progress)}"
+        self._told = f", {cell_counts(progress)}"
         is_end = progress.done + progress.quarantined == progress.total
         if now < self._next and not is_end:
             return
         terminal = sys.stderr.isatty()
         if not self._said and (progress.left_s or 0.0) > _LINE_S:
-            self.speak(f"{self.what}: {estimated(progress)}")
+            self.speak(f"{self.what}: {estimate_text(progress)}")
         elif terminal and (self._said or not is_end):
             self._update_bar(progress)
         elif self._said or not is_end:
@@ -454,7 +454,7 @@ def _counts(progress: Progress) -> list[Part]:
     return parts
 
 
-def counted(progress: Progress) -> str:
+def cell_counts(progress: Progress) -> str:
     """Return a text with the numbers of finished, failed and crashed cells."""
     return joined(_counts(progress))
 
@@ -464,7 +464,7 @@ def _parts(progress: Progress) -> list[Part]:
     return [*_counts(progress), Part(remaining(progress.left_s), 3)]
 
 
-def estimated(progress: Progress) -> str:
+def estimate_text(progress: Progress) -> str:
     """Describe the amount of work of a study, from the cells that were run."""
     ran = progress.done - progress.before
     one = progress.cells_s / ran if ran else 0.0

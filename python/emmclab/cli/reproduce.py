@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from emmclab.cli.claims import show_claims, show_headline, show_settled
-from emmclab.cli.console import print_json, say, stdout
+from emmclab.cli.console import print_json, print_stderr, stdout
 from emmclab.cli.help_format import examples
 from emmclab.cli.name_completion import paper_study_names
 from emmclab.cli.options import AsJson, Figures, Reading, with_groups
@@ -79,7 +79,7 @@ def reproduce(
         recordings_of(traces, [], reading)
         _findings(html, figures, results, jobs, recorded_traces(trace), reading, fresh=fresh, as_json=as_json)
         return
-    study_of = studies()[_known(paper)]
+    study_of = studies()[_check_study(paper)]
     recorded = recorded_traces(trace)
     study = Study.named(paper)
     if traces is not None and study.traces is not None:
@@ -105,7 +105,7 @@ def reproduce(
         show_claims(console, judged)
         show_settled(console, judged)
     if figures is not None:
-        say(f"figures: {count} in {figures}")
+        print_stderr(f"figures: {count} in {figures}")
     console.print(Text(f"Results: {found.digest} in {results / study.name}"), soft_wrap=True)
     console.print(Text(f"Report: {html.resolve()}"), soft_wrap=True)
     if "answer" in more:
@@ -150,7 +150,7 @@ def _findings(
         console.print(Text(said), soft_wrap=True)
         console.print(Text(f"{one.id}; {one.command}\n", "dim"), soft_wrap=True)
     if figures is not None:
-        say(f"figures: {count} in {figures}")
+        print_stderr(f"figures: {count} in {figures}")
     console.print(Text(f"Report: {html.resolve()}"), soft_wrap=True)
 
 
@@ -165,7 +165,7 @@ def _name_the_rest(console: Console, study: str, judged: int) -> None:
         console.print(text, markup=False, soft_wrap=True)
 
 
-def _known(study: str) -> str:
+def _check_study(study: str) -> str:
     """Reject a name that is not a study of a paper."""
     from emmclab.papers.registry import papers, studies
 

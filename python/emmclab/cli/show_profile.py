@@ -35,7 +35,7 @@ from emmclab.traces.profile_fields import (
 )
 from emmclab.traces.profile_notes import doubts, notes, recording_note
 from emmclab.traces.profile_options import percentile_label, size_text
-from emmclab.traces.profile_types import Judged
+from emmclab.traces.profile_types import JudgedFinding
 from emmclab.traces.published import published_row
 
 #: Figures shown on the terminal: field, title, count.
@@ -421,11 +421,11 @@ def _findings(console: Console, profile: Profile) -> None:
         console.print(Padding(Text(finding["meaning"]), (0, 0, 0, 5)))
 
 
-def _short(finding: Judged) -> str:
+def _short(finding: JudgedFinding) -> str:
     return f"{finding['kind'][0].upper()}{finding['number']}"
 
 
-def _title(finding: Judged) -> str:
+def _title(finding: JudgedFinding) -> str:
     return f"{finding['kind'].capitalize()} {finding['number']}: {finding['title']}"
 
 

@@ -12,7 +12,7 @@ from rich.text import Text
 from emmclab.cli.show_profile import framed
 from emmclab.cli.unicode_bars import bar
 from emmclab.comparison.fastest_device import comparison_headlines
-from emmclab.comparison.recorded_vs_simulated import beside_notes, beside_rows
+from emmclab.comparison.recorded_vs_simulated import comparison_notes, comparison_rows
 from emmclab.comparison.seed_statistics import spread
 from emmclab.runtime.number_format import signed
 from emmclab.simulation.result import DURABILITY, Result, second_figures, ufs_figures, wait_figures
@@ -68,7 +68,7 @@ def show_notes(console: Console, results: Sequence[Result]) -> None:
         console.print(Text(f"note: {text}", "dim"), soft_wrap=True)
 
 
-def show_beside(
+def show_recorded_vs_simulated(
     console: Console, rows: Sequence[tuple[str, ...]], headings: Sequence[str], notes: Sequence[str]
 ) -> None:
     """Print a table of recorded and simulated figures, and notes on the limits of the comparison."""
@@ -151,8 +151,11 @@ def show_result(console: Console, result: Result) -> None:
     console.print(Text(f"{result.run_name}: {headline(result)}", "bold"), soft_wrap=True)
     show_provenance(console, [result])
     if result.fields["recorded"]["response"]["all"]["recorded_ms"] is not None:
-        show_beside(
-            console, beside_rows(result), ("", "Recorded", "Simulated", "Error"), beside_notes([result])
+        show_recorded_vs_simulated(
+            console,
+            comparison_rows(result),
+            ("", "Recorded", "Simulated", "Error"),
+            comparison_notes([result]),
         )
     console.print()
     parallel = f"parallelism {result.fields['configuration']['parallelism']}"

@@ -12,13 +12,18 @@ from rich.text import Text
 from emmclab.cli.show_profile import framed
 from emmclab.cli.show_runs import (
     durability_table,
-    show_beside,
     show_comparison_headlines,
     show_provenance,
+    show_recorded_vs_simulated,
     work_fields,
 )
 from emmclab.comparison.fastest_device import means_by_seed, runs_by_device
-from emmclab.comparison.recorded_vs_simulated import BESIDE, BesideSpread, beside_notes, beside_spread
+from emmclab.comparison.recorded_vs_simulated import (
+    COMPARED_FIGURES,
+    ComparedSpread,
+    comparison_notes,
+    comparison_spread,
+)
 from emmclab.comparison.seed_statistics import (
     CONFIDENCE_TEXT,
     SPREAD_FIGURES,
@@ -38,18 +43,20 @@ def show_spread(console: Console, results: Sequence[Result]) -> None:
     ended = sorted({text for result in results if (text := ended_early(result))})
     for text in (*ended, *trace_warnings(results[0])):
         console.print(Text(f"warning: {text}", "yellow"), soft_wrap=True)
-    found = beside_spread(results)
+    found = comparison_spread(results)
     line = _headline(found["response"]["all"])
     console.print(Text(f"{results[0]['device']}, {len(results)} seeds: {line}", "bold"), soft_wrap=True)
     show_provenance(console, results)
     rows = []
-    for one in BESIDE:
+    for one in COMPARED_FIGURES:
         row = found[one.group][one.op]
         low, high = one.field.text(row["low"]), one.field.text(row["high"])
         span = "–" if row["low"] is None else f"{low} to {high}"
         was, middle = one.text(row["recorded"]), one.text(row["mean"])
         rows.append((one.label, was, middle, span, one.error_text(row["error"])))
-    show_beside(console, rows, ("", "Recorded", "Mean", "Range", "Mean off by"), beside_notes(results))
+    show_recorded_vs_simulated(
+        console, rows, ("", "Recorded", "Mean", "Range", "Mean off by"), comparison_notes(results)
+    )
     table = framed("Figures of the device")
     for heading in ("", "Mean", "Range"):
         table.add_column(heading, justify="right" if heading else "left", no_wrap=True)
@@ -63,7 +70,7 @@ def show_spread(console: Console, results: Sequence[Result]) -> None:
     console.print(table)
 
 
-def _headline(over: BesideSpread) -> str:
+def _headline(over: ComparedSpread) -> str:
     """Return a line with the mean response over the seeds, and the recorded one if known."""
     field = result_field("response.mean_response_ms")
     mean, low, high, was, error = (over[key] for key in ("mean", "low", "high", "recorded", "error"))

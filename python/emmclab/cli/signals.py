@@ -33,7 +33,7 @@ class Ending:
 
 
 @contextmanager
-def asked_by_signal() -> Iterator[Ending]:
+def stop_on_signals() -> Iterator[Ending]:
     """Handle Ctrl-C, SIGTERM and SIGHUP as a request to stop."""
     ending = Ending()
     former = {number: signal.signal(number, ending) for number in (signal.SIGINT, *terminating())}

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Self, TypedDict
 import typer
 
 from emmclab.cli.command import COMPARE_DEVICES
-from emmclab.cli.console import say
+from emmclab.cli.console import print_stderr
 from emmclab.cli.declared_options import Percentiles, declared
 from emmclab.cli.failures import EARLY_END
 from emmclab.cli.glossary import NOT_MODELLED, define
@@ -191,9 +191,9 @@ def end(results: Sequence[Result]) -> None:
 def warn(results: Sequence[Result]) -> None:
     """Print warnings and notes about results to stderr."""
     for runs, text in warnings_by_text(results):
-        say(f"warning: {runs}: {text}")
+        print_stderr(f"warning: {runs}: {text}")
     for text in notes_by_text(results):
-        say(f"note: {text}")
+        print_stderr(f"note: {text}")
 
 
 class _SimulationMeter(Meter):

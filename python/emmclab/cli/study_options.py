@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from emmclab.cli.console import say
-from emmclab.cli.failures import kept
-from emmclab.cli.name_completion import one_of, study_names
+from emmclab.cli.console import print_stderr
+from emmclab.cli.failures import complete_files
+from emmclab.cli.name_completion import complete_words, study_names
 from emmclab.cli.options import Reading
 from emmclab.cli.progress import StudyMeter
 from emmclab.errors import ConfigError, EmmclabError, InputError
@@ -66,7 +66,7 @@ Engine = Annotated[
     typer.Option(
         "--on",
         metavar="ENGINE",
-        autocompletion=one_of("local", "ray", "auto"),
+        autocompletion=complete_words("local", "ray", "auto"),
         help="local; ray: a Ray cluster started on this machine; auto or ray://HOST:PORT: a running one.",
         rich_help_panel="Running",
     ),
@@ -131,7 +131,7 @@ def executor(jobs: int, on: str = "local") -> Executor:
         )
     cluster = RayCluster(None if on == "ray" else on, jobs)
     if cluster.dashboard:
-        say(f"Ray's dashboard: http://{cluster.dashboard.removeprefix('http://')}")
+        print_stderr(f"Ray's dashboard: http://{cluster.dashboard.removeprefix('http://')}")
     return cluster
 
 
@@ -150,7 +150,7 @@ def keeping(study: Study, cells: Sequence[Cell] | None, place: Place) -> Iterato
     try:
         yield
     except KeyboardInterrupt:
-        kept.append(f"{study.name}: {kept_cells()}; the same command runs the rest")
+        complete_files.append(f"{study.name}: {kept_cells()}; the same command runs the rest")
         raise
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
@@ -190,7 +190,7 @@ def finish_with_meter(
             cells=cells,
             without=without,
             progress=meter,
-            note=say,
+            note=print_stderr,
         )
 
 
@@ -213,7 +213,7 @@ def run_with_meter(
     return Results.load(place)
 
 
-def run_again(study: str, results: str | Path) -> str:
+def rerun_command(study: str, results: str | Path) -> str:
     """Return the command that runs a study again in its results folder."""
     elsewhere = "" if str(results) == str(RESULTS) else f" --results {shlex.quote(str(results))}"
     return f"emmclab run {shlex.quote(study)}{elsewhere}"
@@ -234,9 +234,11 @@ def warn_of_changes(place: Path, study: str | None = None) -> None:
     if table is None or not found:
         return
     reasons = ", ".join(found[:3]) + (f" and {len(found) - 3} more" if len(found) > 3 else "")
-    again = run_again(study or study_of(table), place.parent if place.is_dir() else RESULTS)
+    again = rerun_command(study or study_of(table), place.parent if place.is_dir() else RESULTS)
     collected = "" if place.is_dir() else ", then `emmclab collect`,"
-    say(f"warning: the results in {place} are out of date: {reasons}; `{again}`{collected} renews them")
+    print_stderr(
+        f"warning: the results in {place} are out of date: {reasons}; `{again}`{collected} renews them"
+    )
 
 
 def incomplete(missing: int, cells: int) -> str:
@@ -252,7 +254,9 @@ def incomplete(missing: int, cells: int) -> str:
 def note_reading(reading: Reading, recorded: Sequence[str], recordings: Recordings | None) -> None:
     """Print a note if reading options have no effect because no trace is recorded."""
     if reading.given() and not recorded and recordings is None:
-        say("note: no recorded trace is read (--trace, --traces): options for reading have no effect")
+        print_stderr(
+            "note: no recorded trace is read (--trace, --traces): options for reading have no effect"
+        )
 
 
 def recorded_traces(paths: list[Path]) -> list[str]:
@@ -291,7 +295,7 @@ def recordings_of(folder: Path | None, papers: Sequence[Paper], reading: Reading
 
     found = identified(folder, reading.given())
     for one in found.used:
-        say(f"{one.workload}: {one.file}, {one.how}")
+        print_stderr(f"{one.workload}: {one.file}, {one.how}")
     for file, why in found.left_out:
-        say(f"left out: {file}, {why}")
+        print_stderr(f"left out: {file}, {why}")
     return found

@@ -59,7 +59,7 @@ def _of_traces(text: str, traces: Sequence[Trace]) -> float:
     """Return the bytes that traces write in a day without a pause."""
     if any(trace.is_pipe for trace in traces):
         raise _unknown(text, "a trace from a pipe cannot be read twice")
-    written = [_written(trace) for trace in traces]
+    written = [_write_volume(trace) for trace in traces]
     seconds = sum(duration_s for _, duration_s in written)
     if not seconds:
         raise _unknown(text, "there is no trace with a duration")
@@ -67,7 +67,7 @@ def _of_traces(text: str, traces: Sequence[Trace]) -> float:
 
 
 @functools.cache
-def _written(trace: Trace) -> tuple[float, float]:
+def _write_volume(trace: Trace) -> tuple[float, float]:
     """Return the KB that a trace writes and its duration in seconds; cached, since each run needs them."""
     profile = trace.profile()
     writes = (row["data_kb"] for row in profile["by_operation"] if row["op"] == "write")

@@ -8,11 +8,11 @@ from dataclasses import replace
 from os import PathLike
 from typing import Any, NamedTuple
 
-from emmclab.comparison.result_difference import Difference, figure, shown
+from emmclab.comparison.result_difference import Difference, figure, value_text
 from emmclab.errors import ConfigError
 from emmclab.simulation.rerun import Recipe, recipe_of, with_settings
 from emmclab.simulation.result_fields import shown_fields
-from emmclab.simulation.stored_result import Stored
+from emmclab.simulation.stored_result import StoredResult
 
 #: The figures that are compared.
 MAIN = shown_fields(
@@ -81,8 +81,8 @@ class OneAtATime(NamedTuple):
 
 
 def one_at_a_time(
-    first: Stored,
-    second: Stored,
+    first: StoredResult,
+    second: StoredResult,
     found: Sequence[Difference],
     *,
     images: str | PathLike[str] | None = None,
@@ -194,7 +194,7 @@ def _share(first: float | None, second: float | None, value: float | None) -> fl
     return 100 * (value - first) / (second - first) + 0.0
 
 
-def _not_repeated(stored: Sequence[Stored], again: Sequence[Mapping[str, float | None]]) -> list[str]:
+def _not_repeated(stored: Sequence[StoredResult], again: Sequence[Mapping[str, float | None]]) -> list[str]:
     found = []
     for result, figures in zip(stored, again, strict=True):
         if result.kind != "simulation":
@@ -225,8 +225,8 @@ def _changes(found: Sequence[Difference], first: Recipe, second: Recipe) -> Iter
         yield Change(
             one.kind,
             label,
-            shown(one.first),
-            shown(one.second),
+            value_text(one.first),
+            value_text(one.second),
             lambda recipe: replace(recipe, traces=second.traces, aged_by=second.aged_by),
         )
     for one in found:
@@ -250,7 +250,7 @@ def _option(one: Difference, second: Recipe) -> Change:
         aged_by = second.aged_by if one.key == "precondition" else recipe.aged_by
         return replace(recipe, options={**recipe.options, one.key: one.second}, aged_by=aged_by)
 
-    return Change("option", one.key, shown(one.first), shown(one.second), apply)
+    return Change("option", one.key, value_text(one.first), value_text(one.second), apply)
 
 
 def _layers(found: Sequence[Difference], second: Recipe) -> Iterator[Change]:
@@ -276,7 +276,7 @@ def _layers(found: Sequence[Difference], second: Recipe) -> Iterator[Change]:
             kept = {key: value for key, value in settings.items() if value is not None}
             return replace(recipe, options={**recipe.options, "layer_settings": kept})
 
-        yield Change("layers", one.key, shown(one.first), shown(one.second), apply)
+        yield Change("layers", one.key, value_text(one.first), value_text(one.second), apply)
 
 
 def _settings(found: Sequence[Difference]) -> Iterator[Change]:
@@ -300,4 +300,4 @@ def _settings(found: Sequence[Difference]) -> Iterator[Change]:
                 )
             return replace(recipe, device=with_settings(recipe.device, values))
 
-        yield Change("setting", one.key, shown(one.first), shown(one.second), apply, values)
+        yield Change("setting", one.key, value_text(one.first), value_text(one.second), apply, values)

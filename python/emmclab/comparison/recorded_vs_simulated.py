@@ -16,7 +16,7 @@ from emmclab.simulation.result_fields import ResultField, result_field
 _FEW = 1_000
 
 
-class Beside(NamedTuple):
+class ComparedFigure(NamedTuple):
     """A row of the table that compares recorded with simulated figures: its label and its figure."""
 
     label: str
@@ -48,7 +48,7 @@ class Beside(NamedTuple):
         return simulated - recorded if self.is_share else 100 * (simulated / recorded - 1)
 
 
-def _besides() -> Iterator[Beside]:
+def _compared_figures() -> Iterator[ComparedFigure]:
     for group, path in (
         ("response", "response.mean_response_ms"),
         ("response_p99", "response.p99_ms"),
@@ -57,14 +57,14 @@ def _besides() -> Iterator[Beside]:
     ):
         field = result_field(path)
         for op, which in (("all", ""), ("read", " of reads"), ("write", " of writes")):
-            yield Beside(f"{field.label}{which}", field, group, op)
+            yield ComparedFigure(f"{field.label}{which}", field, group, op)
 
 
 #: Rows of the table that compares recorded with simulated figures.
-BESIDE = tuple(_besides())
+COMPARED_FIGURES = tuple(_compared_figures())
 
 
-class BesideSpread(TypedDict):
+class ComparedSpread(TypedDict):
     """A recorded figure, mean and range of the simulated figure over the seeds, and the error of the mean."""
 
     recorded: float | None
@@ -74,14 +74,14 @@ class BesideSpread(TypedDict):
     error: float | None
 
 
-def beside_spread(results: Sequence[Result]) -> dict[str, dict[str, BesideSpread]]:
+def comparison_spread(results: Sequence[Result]) -> dict[str, dict[str, ComparedSpread]]:
     """Compare each recorded figure with the mean and range of the simulated one, by group and operation.
 
     `error` is that of the mean: in percent for times, in percentage points for shares; None without a
     recorded figure.
     """
-    found: dict[str, dict[str, BesideSpread]] = {}
-    for row in BESIDE:
+    found: dict[str, dict[str, ComparedSpread]] = {}
+    for row in COMPARED_FIGURES:
         values = [row.of(result) for result in results]
         was, _, first_error = values[0]
         over = spread([simulated for _, simulated, _ in values])
@@ -89,34 +89,34 @@ def beside_spread(results: Sequence[Result]) -> dict[str, dict[str, BesideSpread
         if over is not None and was is not None and first_error is not None:
             error = row.error_of(over.mean, was)
         mean, low, high = over or (None, None, None)
-        found.setdefault(row.group, {})[row.op] = BesideSpread(
+        found.setdefault(row.group, {})[row.op] = ComparedSpread(
             recorded=was, mean=mean, low=low, high=high, error=error
         )
     return found
 
 
-def beside_rows(result: Result) -> list[tuple[str, ...]]:
+def comparison_rows(result: Result) -> list[tuple[str, ...]]:
     """Return label, recorded, simulated and error of each figure, as text; a dash for unknown values.
 
     >>> import emmclab
     >>> result = emmclab.Device.preset("nexus5").simulate(emmclab.read(emmclab.bundled()[0]))
-    >>> [row[0] for row in beside_rows(result)][:2]
+    >>> [row[0] for row in comparison_rows(result)][:2]
     ['Mean response', 'Mean response of reads']
     """
     rows: list[tuple[str, ...]] = []
-    for row in BESIDE:
+    for row in COMPARED_FIGURES:
         recorded, simulated, error = row.of(result)
         rows.append((row.label, row.text(recorded), row.text(simulated), row.error_text(error)))
     return rows
 
 
-def beside_notes(results: Sequence[Result]) -> list[str]:
+def comparison_notes(results: Sequence[Result]) -> list[str]:
     """Return notes on the limits of a comparison of recorded with simulated times.
 
     `results` are runs of one trace on one device with different seeds.
 
     >>> import emmclab
-    >>> beside_notes([emmclab.Device.preset("nexus5").simulate(emmclab.read(emmclab.bundled()[1]))])[1]
+    >>> comparison_notes([emmclab.Device.preset("nexus5").simulate(emmclab.read(emmclab.bundled()[1]))])[1]
     'p99 response of writes: 1 of 26 writes reach it'
     """
     first = results[0]

@@ -9,7 +9,13 @@ from typing import Any, NamedTuple
 from emmclab.simulation.device import Device, presets
 from emmclab.simulation.result import WALL_GROUP, at
 from emmclab.simulation.result_fields import result_fields
-from emmclab.simulation.stored_result import NAMES, DeviceSettings, Stored, device_of, second_of
+from emmclab.simulation.stored_result import (
+    NAMING_SETTINGS,
+    DeviceSettings,
+    StoredResult,
+    device_of,
+    second_of,
+)
 from emmclab.simulation.toml_text import toml_text
 
 #: Options of a run that concern its layers.
@@ -45,7 +51,7 @@ class FigureDifference(NamedTuple):
     difference_points: float | None
 
 
-def differences(first: Stored, second: Stored) -> list[Difference]:
+def differences(first: StoredResult, second: StoredResult) -> list[Difference]:
     """Return every difference in how two results were made, as far as both results record it."""
     pair = (first, second)
     found = list(_plain("version", "emmclab", [one.provenance.get("version") for one in pair]))
@@ -83,7 +89,7 @@ def setting_differences(kind: str, first: DeviceSettings, second: DeviceSettings
     flat = [dict(_flat(part.table, whole=whole)) for part in (first, second)]
     about = _meanings() if flat[0] != flat[1] else {}
     for key in dict.fromkeys([*flat[0], *flat[1]]):
-        if key.partition(".")[0] not in NAMES:
+        if key.partition(".")[0] not in NAMING_SETTINGS:
             unit, meaning = about.get(key, ("", ""))
             yield from _plain(kind, key, [part.get(key) for part in flat], unit, meaning)
 
@@ -122,11 +128,11 @@ def figure(fields: Mapping[str, Any], path: str) -> float | None:
     return value if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
-def shown(value: Any) -> str:
+def value_text(value: Any) -> str:
     """Format a value for people.
 
-    >>> shown("fifo"), shown(None), shown([]), shown(512), shown([{"us": 1}, {"us": 2}])
-    ('fifo', '–', 'none', '512', '2 entries')
+    >>> [value_text(value) for value in ("fifo", None, [], 512, [{"us": 1}, {"us": 2}])]
+    ['fifo', '–', 'none', '512', '2 entries']
     """
     if _is_list(value):
         return f"{len(value)} entr{'y' if len(value) == 1 else 'ies'}"
@@ -144,14 +150,14 @@ def _plain(
         yield Difference(kind, key, pair[0], pair[1], unit, meaning)
 
 
-def _inputs(group: str, pair: Sequence[Stored]) -> Iterator[Difference]:
+def _inputs(group: str, pair: Sequence[StoredResult]) -> Iterator[Difference]:
     """Yield the traces whose bytes differ, and the options of reading that differ."""
     inputs = [one.provenance.get(group) or [] for one in pair]
     digests = [[one.get("sha256") for one in part] for part in inputs]
     word = "trace" if group == "inputs" else "preconditioning trace"
     # Traces without files are compared by their names, which is all that is known of them.
     if digests[0] != digests[1] or None in digests[0]:
-        yield from _plain("input", word, [_named(part) for part in inputs])
+        yield from _plain("input", word, [_input_names(part) for part in inputs])
     reading = [[one.get("reading") or {} for one in part] for part in inputs]
     if len(reading[0]) == len(reading[1]):
         for number, parts in enumerate(zip(*reading, strict=True), 1):
@@ -160,7 +166,7 @@ def _inputs(group: str, pair: Sequence[Stored]) -> Iterator[Difference]:
                 yield from _plain("reading", f"{key}{place}", [part.get(key) for part in parts])
 
 
-def _named(inputs: Sequence[Mapping[str, Any]]) -> str:
+def _input_names(inputs: Sequence[Mapping[str, Any]]) -> str:
     return ", ".join(f"{one.get('name')} ({one.get('sha256') or 'no file'})" for one in inputs) or "none"
 
 

@@ -81,12 +81,14 @@ def order_of(
     alike = tuple(
         other
         for other in order[1:]
-        if not is_told(by_seed[best], by_seed[other], len(order) - 1, is_ratio=is_ratio, is_random=is_random)
+        if not is_distinguished(
+            by_seed[best], by_seed[other], len(order) - 1, is_ratio=is_ratio, is_random=is_random
+        )
     )
     return Order(best, alike, seeds, seeds > 1 or not is_random)
 
 
-def is_told(
+def is_distinguished(
     first: Mapping[int, float],
     second: Mapping[int, float],
     comparisons: int = 1,
@@ -96,7 +98,7 @@ def is_told(
 ) -> bool:
     """Return whether two candidates differ by more than chance, by the rule of `order_of`.
 
-    >>> is_told({1: 1.0}, {1: 1.04}), is_told({1: 1.0}, {1: 1.06})
+    >>> is_distinguished({1: 1.0}, {1: 1.04}), is_distinguished({1: 1.0}, {1: 1.06})
     (False, True)
     """
     means = [sum(values.values()) / len(values) for values in (first, second)]

@@ -11,9 +11,9 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from emmclab.crash.file_tree import TOP, Named, RefusedError, Tree
+from emmclab.crash.file_tree import TOP, PathTarget, RefusedError, Tree
 from emmclab.crash.mounted_files import Node
-from emmclab.crash.programs import HERE, Operation, operation, written
+from emmclab.crash.programs import HERE, Operation, operation, written_bytes
 from emmclab.crash.promises import Promises, promises_of
 from emmclab.crash.recovered_files import Files, Lost
 
@@ -45,7 +45,7 @@ class History:
 
     number: int
     name: str
-    states: list[dict[str, Named]]
+    states: list[dict[str, PathTarget]]
     tree: Tree
     operations: list[Operation] = field(default_factory=list)
     ends: list[int] = field(default_factory=lambda: [-1])
@@ -76,7 +76,7 @@ class CheckPrograms:
 
     def __init__(self) -> None:
         """Start before the first program."""
-        self._told = _Told()
+        self._told = _ParsedLines()
         self._running: tuple[int, History | None] = (-1, None)
 
     def reader(self) -> Callable[[str], bool]:
@@ -100,7 +100,7 @@ class CheckPrograms:
         nodes = files.tree(f"/p{history.number}")
         if nodes is None:
             return _lost(history, "sync", f"p{history.number}: the folder is gone")
-        return _judged(history, nodes, _promises(lines[0]))
+        return _judge_state(history, nodes, _promises(lines[0]))
 
     def _after(self, lines: Sequence[str]) -> History | None:
         if self._running[0] != len(lines):
@@ -158,7 +158,7 @@ def _promises(line: str) -> Promises:
     return promises_of(kind, options)
 
 
-class _Told:
+class _ParsedLines:
     """Parses the output of the runner; lines that were parsed before are not parsed again."""
 
     def __init__(self) -> None:
@@ -197,7 +197,7 @@ class _Told:
 def _do(history: History, index: int, one: Operation, promises: Promises, *, is_done: bool) -> None:
     tree, number = history.tree, history.number
     try:
-        tree.apply(index, one, written(number, index, one))
+        tree.apply(index, one, written_bytes(number, index, one))
     except RefusedError:
         # An operation in progress will fail; a completed one followed a link, which the model does not.
         history.is_known &= not is_done
@@ -226,9 +226,9 @@ def _do(history: History, index: int, one: Operation, promises: Promises, *, is_
                 history.least = max(history.least, changed)
 
 
-def _judged(history: History, nodes: Mapping[str, Node], promises: Promises) -> Lost | None:
+def _judge_state(history: History, nodes: Mapping[str, Node], promises: Promises) -> Lost | None:
     if promises.names != "in_order":
-        return _judged_by_name(history, nodes, promises)
+        return _judge_by_name(history, nodes, promises)
     allowed = [at for at in _from(history) if next(_differences(history, nodes, at), None) is None]
     if not allowed:
         every = [[*_differences(history, nodes, at)] for at in _from(history)]
@@ -257,7 +257,7 @@ def _distance(differences: Sequence[_Difference]) -> tuple[int, int]:
     return sum(one.is_name for one in differences), len(differences)
 
 
-def _judged_by_name(history: History, nodes: Mapping[str, Node], promises: Promises) -> Lost | None:
+def _judge_by_name(history: History, nodes: Mapping[str, Node], promises: Promises) -> Lost | None:
     """Judge a state if each name may be old or new independently."""
     for path in sorted({*nodes, *(path for state in history.states for path in state)}):
         if (difference := _differs_alone(history, nodes, path)) is not None:
@@ -296,7 +296,7 @@ def _only(history: History, folder: str) -> int | None:
     return found.pop() if len(found) == 1 else None
 
 
-def _states_of(history: History, path: str) -> list[Named | None]:
+def _states_of(history: History, path: str) -> list[PathTarget | None]:
     return [history.states[at].get(path) for at in _from(history, path)]
 
 
@@ -361,7 +361,7 @@ def _is_entry(history: History, nodes: Mapping[str, Node], path: str) -> bool:
     )
 
 
-def _entries(history: History, path: str) -> list[Named]:
+def _entries(history: History, path: str) -> list[PathTarget]:
     """Return the possible targets of a path, if each entry of each folder may be old or new independently."""
     folder, _, name = path.rpartition("/")
     inodes = {entry.inode for entry in _entries(history, folder)} if folder else {TOP}
@@ -373,7 +373,9 @@ def _entries(history: History, path: str) -> list[Named]:
     return found
 
 
-def _unlike(path: str, node: Node | None, named: Named | None, *, links: bool = True) -> _Difference | None:
+def _unlike(
+    path: str, node: Node | None, named: PathTarget | None, *, links: bool = True
+) -> _Difference | None:
     if node is None or named is None:
         if node is None and named is None:
             return None
@@ -402,7 +404,7 @@ def _attributes(given: Mapping[str, bytes], synced: Mapping[str, bytes]) -> str:
 
 
 def _contents(
-    history: History, nodes: Mapping[str, Node], state: Mapping[str, Named], promises: Promises
+    history: History, nodes: Mapping[str, Node], state: Mapping[str, PathTarget], promises: Promises
 ) -> Iterator[Lost]:
     """Yield what is wrong with the contents of each file."""
     for path, named in state.items():

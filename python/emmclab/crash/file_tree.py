@@ -89,7 +89,7 @@ class Inode:
 
 
 @dataclass(frozen=True)
-class Named:
+class PathTarget:
     """Target of a path in a state: inode, kind, target of a link, and extended attributes."""
 
     inode: int
@@ -122,7 +122,7 @@ class Tree:
             at = inside.names[name]
         return at
 
-    def names(self) -> dict[str, Named]:
+    def names(self) -> dict[str, PathTarget]:
         """Return every path with its target."""
         links: dict[int, int] = {}
         found: list[tuple[str, int]] = []
@@ -135,10 +135,10 @@ class Tree:
                 links[inner] = links.get(inner, 0) + 1
                 if self.inodes[inner].kind == "folder":
                     left.append((inside, inner))
-        named: dict[str, Named] = {}
+        named: dict[str, PathTarget] = {}
         for path, number in found:
             one = self.inodes[number]
-            named[path] = Named(
+            named[path] = PathTarget(
                 number, one.kind, one.target, dict(one.attributes), links[number], one.replaced
             )
         return named

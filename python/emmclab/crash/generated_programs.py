@@ -14,7 +14,7 @@ from pathlib import Path
 
 from emmclab.crash import known_bugs
 from emmclab.crash.file_tree import RefusedError, Tree
-from emmclab.crash.programs import HERE, Operation, Program, ProgramError, operation, parse, written
+from emmclab.crash.programs import HERE, Operation, Program, ProgramError, operation, parse, written_bytes
 from emmclab.errors import ConfigError
 
 #: Names of generated workloads, with a description of each.
@@ -199,7 +199,7 @@ def _needed(steps: list[Operation]) -> list[Operation] | None:
         tree = Tree()
         try:
             for index, one in enumerate([*before, *steps]):
-                tree.apply(index, one, written(0, index, one))
+                tree.apply(index, one, written_bytes(0, index, one))
         except RefusedError as error:
             if error.missing in made or error.missing not in (*_FILES, *_FOLDERS):
                 return None
@@ -230,7 +230,7 @@ def _is_possible(program: list[Operation]) -> bool:
     tree = Tree()
     try:
         for index, one in enumerate(program):
-            tree.apply(index, one, written(0, index, one))
+            tree.apply(index, one, written_bytes(0, index, one))
     except RefusedError:
         return False
     return True
@@ -241,16 +241,16 @@ def _at_random(length: int, dice: random.Random) -> Iterator[Operation]:
     tree = Tree()
     for index in range(length):
         while True:
-            one = _drawn(tree, dice)
+            one = _draw_operation(tree, dice)
             try:
-                tree.apply(index, one, written(0, index, one))
+                tree.apply(index, one, written_bytes(0, index, one))
             except RefusedError:
                 continue
             break
         yield one
 
 
-def _drawn(tree: Tree, dice: random.Random) -> Operation:
+def _draw_operation(tree: Tree, dice: random.Random) -> Operation:
     named = tree.names()
     files = [path for path, one in named.items() if one.kind == "file"] or ["f0"]
     folders = [HERE, *(path for path, one in named.items() if one.kind == "folder" and path.count("/") < 2)]

@@ -16,7 +16,7 @@ from emmclab.crash.json_types import MinimalState, MissingWrite, State
 from emmclab.crash.judging import Judge
 from emmclab.crash.programs import Program
 from emmclab.crash.recording import MOUNTED, Workload
-from emmclab.crash.stored_log import Kept
+from emmclab.crash.stored_log import StoredLog
 from emmclab.errors import EmmclabError
 
 #: Maximum number of states that are judged to minimise one finding.
@@ -184,7 +184,7 @@ _MOST_RECORDINGS = 40
 _CUTS, _STATES = 200, 2_000
 
 
-def program_of(kept: Kept, finding: Finding) -> Program | None:
+def program_of(kept: StoredLog, finding: Finding) -> Program | None:
     """Return the generated program of a finding; `None` without one, or if a lower level is at fault.
 
     A broken promise of a device, layer or journal does not depend on the operations.
@@ -201,11 +201,11 @@ def program_of(kept: Kept, finding: Finding) -> Program | None:
     return generated_programs.load(workload["name"], workload["seed"])[int(begun[-1].split()[1])]
 
 
-def reduced(
+def minimize_program(
     program: Program,
     finding: Finding,
     options: Options,
-    record: Callable[[Workload], Kept],
+    record: Callable[[Workload], StoredLog],
     folder: Path,
     guest: GuestMounts | None,
 ) -> Program | None:
@@ -241,7 +241,7 @@ def reduced(
     return Program(program.name, tuple(program.operations[place] for place in places))
 
 
-def _shows(kept: Kept, options: Options, finding: Finding, guest: GuestMounts | None) -> bool:
+def _shows(kept: StoredLog, options: Options, finding: Finding, guest: GuestMounts | None) -> bool:
     """Whether a state of a recording shows the finding."""
     run, _ = open_run(str(kept.log), base=kept.base)
     shown, _ = Search(run, options, finding, guest).first(explorer_of(run, options), _STATES)

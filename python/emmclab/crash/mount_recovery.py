@@ -17,7 +17,7 @@ from emmclab.crash.block_reads import BlockReads
 from emmclab.crash.guest.states import GuestMounts
 from emmclab.crash.mounted_files import Mounted, UnreadableError
 from emmclab.crash.mounting import KIND_BLOCKS, NotMountedError, mounted
-from emmclab.crash.recovered_files import Files, Lost, Taken
+from emmclab.crash.recovered_files import Files, Lost, ReadFiles
 from emmclab.crash.scratch_folders import in_memory, scratch
 
 #: Timeout of a mount, seconds.
@@ -25,7 +25,7 @@ _PATIENCE_S = 120.0
 #: Maximum size of the files that are kept from mounted states, bytes.
 _MOST_KEPT = 256 << 20
 #: Outcome of a state: files, a broken promise, or None if nothing is wrong.
-Outcome = Taken | Lost | None
+Outcome = ReadFiles | Lost | None
 
 
 class ByMount:
@@ -109,7 +109,7 @@ class ByMount:
         return self._prune if self._guest is not None else self._reads.works
 
     def _learn(self, asked: str, read: set[int], found: Outcome) -> None:
-        size = found.size if isinstance(found, Taken) else 0
+        size = found.size if isinstance(found, ReadFiles) else 0
         if self._bytes + size > _MOST_KEPT:
             self._explorer.forget_reads()
             self._outcomes, self._bytes = [], 0

@@ -36,7 +36,7 @@ class Files(Protocol):
 
 
 @dataclass(frozen=True)
-class Taken:
+class ReadFiles:
     """Requested files, read while the image was accessible.
 
     Attributes:
@@ -48,7 +48,7 @@ class Taken:
     below: dict[str, Node] | None
 
     @classmethod
-    def of(cls, files: Files, wanted: Sequence[str], folder: str | None) -> Taken:
+    def of(cls, files: Files, wanted: Sequence[str], folder: str | None) -> ReadFiles:
         """Read these files, and this folder if one is given.
 
         Raises:
@@ -61,7 +61,7 @@ class Taken:
     @classmethod
     def in_process(
         cls, wanted: Sequence[str], files: Sequence[bytes | None], nodes: Sequence[_core.Node] | None
-    ) -> Taken:
+    ) -> ReadFiles:
         """Convert what the core read: these files, and a folder if one is given."""
         return cls(dict(zip(wanted, files, strict=True)), _nodes(nodes))
 

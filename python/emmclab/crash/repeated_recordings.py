@@ -9,15 +9,15 @@ from emmclab.crash.broken_promise import COMMANDS, LEVELS, Finding
 from emmclab.crash.explore import Exploration, Options
 from emmclab.crash.json_types import AllRecordings, CrashSummary, FindingFields
 from emmclab.crash.minimize import Minimal
-from emmclab.crash.stored_log import Kept
-from emmclab.crash.summary import VERDICTS, Verdict, shown, summary, verdict
+from emmclab.crash.stored_log import StoredLog
+from emmclab.crash.summary import VERDICTS, Verdict, finding_fields, summary, verdict
 
 
 @dataclass(frozen=True)
-class Tried:
+class ExploredRecording:
     """A recording, its exploration, and the smallest state of each finding by its number."""
 
-    kept: Kept
+    kept: StoredLog
     found: Exploration
     minimal: Mapping[int, Minimal] = field(default_factory=dict)
 
@@ -27,14 +27,14 @@ class Kind:
     """A promise that is broken in some recordings, with the first state of the first such recording."""
 
     first: Finding
-    kept: Kept
+    kept: StoredLog
     minimal: Minimal | None
     #: Number of recordings that show it, and of their states (or commands).
     recordings: int
     count: int
 
 
-def kinds(tried: Sequence[Tried], *, documented: bool = False) -> list[Kind]:
+def kinds(tried: Sequence[ExploredRecording], *, documented: bool = False) -> list[Kind]:
     """Return each kind of finding once, lowest level first; with `documented`, documented losses instead."""
     found: dict[object, Kind] = {}
     for one in tried:
@@ -48,23 +48,23 @@ def kinds(tried: Sequence[Tried], *, documented: bool = False) -> list[Kind]:
     return sorted(found.values(), key=lambda kind: LEVELS.index(kind.first.level))
 
 
-def worst(tried: Sequence[Tried], options: Options) -> tuple[Verdict, int]:
+def worst(tried: Sequence[ExploredRecording], options: Options) -> tuple[Verdict, int]:
     """Return the verdict of the worst recording, and the number of recordings that have it."""
     verdicts = [verdict(one.kept, options, one.found) for one in tried]
     first = min(verdicts, key=lambda one: VERDICTS.index(one.word))
     return first, sum(one.word == first.word for one in verdicts)
 
 
-def pauses_of(kept: Kept) -> int:
+def pauses_of(kept: StoredLog) -> int:
     """Return the number of think pauses in the recording of a workload."""
     return kept.made.get("pauses", 0)
 
 
-def together(tried: Sequence[Tried], options: Options) -> AllRecordings:
+def together(tried: Sequence[ExploredRecording], options: Options) -> AllRecordings:
     """Return all findings as JSON: in total, and of each recording."""
 
     def one_of_all(kind: Kind) -> FindingFields:
-        said = shown(kind.kept, options, kind.first, kind.minimal)
+        said = finding_fields(kind.kept, options, kind.first, kind.minimal)
         said["states"], said["recordings"] = kind.count, kind.recordings
         return said
 
@@ -79,7 +79,7 @@ def together(tried: Sequence[Tried], options: Options) -> AllRecordings:
     }
 
 
-def as_json_of(tried: Sequence[Tried], options: Options) -> CrashSummary | AllRecordings:
+def as_json_of(tried: Sequence[ExploredRecording], options: Options) -> CrashSummary | AllRecordings:
     """Return the findings as JSON: of one recording, or of all."""
     if len(tried) == 1:
         return summary(tried[0].kept, options, tried[0].found, tried[0].minimal)

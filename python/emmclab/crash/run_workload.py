@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from emmclab.crash import generated_programs
 from emmclab.crash.guest.machine import Guest, GuestEndedError
 from emmclab.crash.think_time import Thinking, sync_file_system
-from emmclab.crash.tools import whole_path
+from emmclab.crash.tools import full_path_hint
 from emmclab.errors import ConfigError, EmmclabError
 from emmclab.live.device import LiveDevice
 
@@ -64,7 +64,7 @@ def run_here(disk: LiveDevice, arguments: Sequence[str], folder: Path, workload:
             f"`{arguments[0]}` cannot be run: {error.strerror}",
             kind="config",
             field="command",
-            hint=whole_path(arguments[0]) or "check the command after `--`",
+            hint=full_path_hint(arguments[0]) or "check the command after `--`",
         ) from None
     finally:
         os.close(theirs)
@@ -81,7 +81,7 @@ def run_here(disk: LiveDevice, arguments: Sequence[str], folder: Path, workload:
             os.killpg(process.pid, signal.SIGKILL)
         status = process.wait()
     sync_file_system(folder)
-    return _ended(None if late else status, lines, failed, thinking.pauses, workload)
+    return _recorded_end(None if late else status, lines, failed, thinking.pauses, workload)
 
 
 def run_in_guest(guest: Guest, disk: LiveDevice, workload: Workload) -> Recorded:
@@ -94,32 +94,34 @@ def run_in_guest(guest: Guest, disk: LiveDevice, workload: Workload) -> Recorded
     ours, failed = guest.lines.fileno(), Counter[str]()
     lines, late = _acknowledge(disk, ours, ours, guest.is_answered, workload.timeout_s, failed)
     if late:
-        return replace(_ended(None, lines, failed, 0, workload), is_written_back=False)
+        return replace(_recorded_end(None, lines, failed, 0, workload), is_written_back=False)
     try:
         answer = guest.answered()
     except GuestEndedError as error:
         raise EmmclabError(
             f"the guest ended while the workload ran: {error}", kind="failed", hint="use another kernel"
         ) from None
-    return _ended(answer["status"], lines, failed, answer["pauses"], workload)
+    return _recorded_end(answer["status"], lines, failed, answer["pauses"], workload)
 
 
-def how_ended(status: int) -> str:
+def failure_text(status: int) -> str:
     """Return how a process failed.
 
-    >>> how_ended(3), how_ended(-9)
+    >>> failure_text(3), failure_text(-9)
     ('exit status 3', 'signal 9')
     """
     return f"exit status {status}" if status > 0 else f"signal {-status}"
 
 
-def _ended(status: int | None, lines: int, failed: Counter[str], pauses: int, workload: Workload) -> Recorded:
+def _recorded_end(
+    status: int | None, lines: int, failed: Counter[str], pauses: int, workload: Workload
+) -> Recorded:
     """Return how a workload ended; the status is `None` if it was ended by the time limit."""
     notes = []
     if status is None:
         notes.append(f"the workload was ended after {workload.timeout_s:g} s; what it did until then counts")
     elif status != 0:
-        notes.append(f"the workload failed ({how_ended(status)}); what it did until then counts")
+        notes.append(f"the workload failed ({failure_text(status)}); what it did until then counts")
     if failed and generated_programs.is_programs(workload.name):
         said = ", ".join(f"{count:,} with {why}" for why, count in failed.most_common())
         notes.append(f"{failed.total():,} operations failed ({said}): they are judged as not done")

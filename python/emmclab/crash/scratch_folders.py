@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
-from emmclab.runtime.files import folder_aside, left_aside, lock, sweep
+from emmclab.runtime.files import folder_aside, lock, stale_folders, sweep
 
 #: The list of mounts of this system.
 _MOUNTS = Path("/proc/self/mounts")
@@ -31,7 +31,7 @@ def scratch(parent: Path | None = None) -> Iterator[Path]:
     removed first.
     """
     parent = Path(tempfile.gettempdir()) if parent is None else parent
-    remove_left(parent)
+    remove_stale(parent)
     # A signal between the creation of the folder and the `try` would leave the folder behind.
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDS)
     try:
@@ -65,16 +65,16 @@ def in_memory(size: int = 0) -> Path | None:
     return _MEMORY
 
 
-def remove_left(parent: Path | None = None) -> None:
+def remove_stale(parent: Path | None = None) -> None:
     """Remove folders and mounts of killed processes in `parent`; by default where `scratch` makes them."""
     parents = [Path(tempfile.gettempdir()), in_memory()] if parent is None else [parent]
     for each in filter(None, parents):
-        for left in left_aside(each):
-            _unmount_left(left)
+        for left in stale_folders(each):
+            _unmount_stale(left)
         sweep(each)
 
 
-def _unmount_left(folder: Path) -> None:
+def _unmount_stale(folder: Path) -> None:
     """Unmount everything that a killed process left in its folder; a folder in use is locked."""
     try:
         handle = os.open(folder, os.O_RDONLY | os.O_NOFOLLOW)
@@ -103,7 +103,7 @@ def unmount_below(folder: Path) -> None:
 
 
 @contextmanager
-def ended_by_sigterm() -> Iterator[None]:
+def exit_on_sigterm() -> Iterator[None]:
     """Make SIGTERM end a worker process cleanly, so that its folders and mounts are removed.
 
     Does nothing in the process that was started by the user, which ends in order anyway, and outside of the

@@ -14,10 +14,10 @@ from emmclab import _core
 from emmclab.crash.broken_promise import CutTally, Finding
 from emmclab.crash.explore import Exploration, Options, explore, open_run
 from emmclab.crash.json_types import Covered
-from emmclab.crash.scratch_folders import ended_by_sigterm, remove_left
+from emmclab.crash.scratch_folders import exit_on_sigterm, remove_stale
 from emmclab.errors import EmmclabError
 from emmclab.runtime.background_repeat import repeated
-from emmclab.runtime.checksummed import checked, checked_value
+from emmclab.runtime.checksummed import from_checked_json, to_checked_json
 from emmclab.runtime.executors import Crash, Executor, Pool, Serial, each
 
 #: Interval at which the intermediate results of a share are stored, seconds.
@@ -79,10 +79,10 @@ def from_json(data: ExplorationFields) -> Exploration:
     return found
 
 
-def _kept(path: Path) -> Exploration | None:
+def _stored_share(path: Path) -> Exploration | None:
     """Return the stored results of a share; `None` if there are none, or if they are damaged."""
     try:
-        found = checked_value(path.read_bytes())
+        found = from_checked_json(path.read_bytes())
     except OSError:
         return None
     return None if found is None else from_json(cast("ExplorationFields", found))
@@ -90,7 +90,7 @@ def _kept(path: Path) -> Exploration | None:
 
 def run_share(share: Share) -> Exploration:
     """Explore a share; results of an earlier, interrupted run of it are reused."""
-    with ended_by_sigterm():
+    with exit_on_sigterm():
         return _run_share(share)
 
 
@@ -98,7 +98,7 @@ def _run_share(share: Share) -> Exploration:
     kept = None if share.kept is None else Path(share.kept)
     before = None
     if kept is not None:
-        before = _kept(kept)
+        before = _stored_share(kept)
         if before is not None:
             before.reused = before.states
             if before.finished:
@@ -116,7 +116,7 @@ def _run_share(share: Share) -> Exploration:
 
     def keep(found: Exploration) -> None:
         if kept is not None:
-            _core.write_whole(kept, checked(as_json(found)))
+            _core.write_whole(kept, to_checked_json(as_json(found)))
 
     try:
         found = explore(run, share.options, told=told, before=before)
@@ -153,7 +153,7 @@ def explore_in_parallel(
             seconds.
     """
     # Known results are not explored again, but files of a killed exploration are removed in any case.
-    remove_left()
+    remove_stale()
     share, shares = options.share
     tasks = []
     for number in range(jobs):
@@ -191,6 +191,6 @@ def _report(tasks: Sequence[Share], told: Callable[[Exploration], None]) -> None
         return
     so_far = Exploration()
     for path in kept:
-        if (found := _kept(Path(path))) is not None:
+        if (found := _stored_share(Path(path))) is not None:
             so_far.merge(found)
     told(so_far)

@@ -18,7 +18,7 @@ from emmclab.crash.shards import explore_in_parallel
 from emmclab.crash.timeline import DM_WRITER
 from emmclab.crash.verdict_inputs import Grounds, command_of, contents_of, digest, grounds
 from emmclab.errors import ConfigError, EmmclabError, InputError
-from emmclab.runtime.checksummed import checked, checked_value
+from emmclab.runtime.checksummed import from_checked_json, to_checked_json
 from emmclab.runtime.files import folder_aside, refuse_link
 from emmclab.simulation.device import Device
 from emmclab.simulation.layers import Setting
@@ -47,7 +47,7 @@ def digest_of(options: Options) -> str:
 
 
 @dataclass(frozen=True)
-class Kept:
+class StoredLog:
     """A stored log in its folder."""
 
     folder: Path
@@ -66,9 +66,9 @@ class Kept:
     def keep(self, options: Options) -> None:
         """Store the options, which determine the numbers of states; those of other explorations are kept."""
         about = {"made": self.made, "base": self.base, "log": str(self.log)}
-        _core.write_whole(refuse_link(self.folder / _RUN), checked(about))
+        _core.write_whole(refuse_link(self.folder / _RUN), to_checked_json(about))
         named = self.folder / f"{_OPTIONS}{digest_of(options)}.json"
-        _core.write_whole(refuse_link(named), checked(_deciding(options)))
+        _core.write_whole(refuse_link(named), to_checked_json(_deciding(options)))
 
     def name_of(self, options: Options, cut: int, state: int) -> str:
         """Return the name of a state for `--again`: log, cut, state number, and digest of the options."""
@@ -129,7 +129,7 @@ class Kept:
         return tried(run, options, is_included=not self.made.get("workload", {}).get("command"))
 
 
-def open_whole(log: Path, base: str | None) -> tuple[_core.CrashRun, Facts]:
+def open_log(log: Path, base: str | None) -> tuple[_core.CrashRun, Facts]:
     """Open a log with its base image; its identity is that of both together.
 
     Raises:
@@ -174,7 +174,7 @@ class Session:
         guest: str | None = None,
         said: Callable[[str], None],
         ready: Callable[[str], None] = lambda _path: None,
-    ) -> Kept:
+    ) -> StoredLog:
         """Run a workload and store its log; `ready` is as in `record_run`.
 
         Raises:
@@ -216,25 +216,25 @@ class Session:
             folder = refuse_link(self._folder / facts["identity"][:_SHORT])
             folder.mkdir(exist_ok=True)
             log.replace(folder / _LOG)
-        return Kept(folder, folder / _LOG, None, facts["identity"], facts, made)
+        return StoredLog(folder, folder / _LOG, None, facts["identity"], facts, made)
 
-    def take(self, log: Path, base: Path | None) -> Kept:
+    def take(self, log: Path, base: Path | None) -> StoredLog:
         """Add a log from elsewhere, or find a stored one; the log file is not moved.
 
         Raises:
             EmmclabError: it cannot be read.
         """
         named = None if base is None else str(base.absolute())
-        _, facts = open_whole(log, named)
+        _, facts = open_log(log, named)
         folder = refuse_link(self._folder / facts["identity"][:_SHORT])
         folder.mkdir(parents=True, exist_ok=True)
         made: Made = {}
         if (folder / _RUN).exists() and (folder / _LOG).exists():
             # Without this file, the log is treated as one from elsewhere.
-            made = (_kept_in(folder / _RUN) or {"made": made})["made"]
-        return Kept(folder, log.absolute(), named, facts["identity"], facts, made)
+            made = (_read_description(folder / _RUN) or {"made": made})["made"]
+        return StoredLog(folder, log.absolute(), named, facts["identity"], facts, made)
 
-    def again(self, state: str) -> tuple[Kept, Options]:
+    def again(self, state: str) -> tuple[StoredLog, Options]:
         """Find the log and the options of a state by its name, such as `c3f2:8812:17:5f0a31`.
 
         Raises:
@@ -253,7 +253,7 @@ class Session:
                 f"{count} logs in {self._folder} have a name that begins with {parts[0]}; one is needed",
                 "name the folder with --results, or more of the log's name",
             )
-        about = _kept_in(found[0])
+        about = _read_description(found[0])
         if about is None:
             raise InputError(
                 f"{found[0]}: this file is damaged, or of an earlier version",
@@ -264,7 +264,7 @@ class Session:
         options = replace(
             _options_of(found[0].parent, parts[:3], "".join(parts[3:])), only=(int(parts[1]), int(parts[2]))
         )
-        _, facts = open_whole(Path(about["log"]), about["base"])
+        _, facts = open_log(Path(about["log"]), about["base"])
         if not facts["identity"].startswith(parts[0]):
             both = "" if about["base"] is None else f", or its base image {about['base']},"
             raise EmmclabError(
@@ -274,17 +274,19 @@ class Session:
                 hint="explore it again, with --log" + ("" if about["base"] is None else " and --base"),
             )
         log = Path(about["log"])
-        return Kept(found[0].parent, log, about["base"], facts["identity"], facts, about["made"]), options
+        return StoredLog(
+            found[0].parent, log, about["base"], facts["identity"], facts, about["made"]
+        ), options
 
 
-def _kept_in(path: Path) -> dict[str, Any] | None:
+def _read_description(path: Path) -> dict[str, Any] | None:
     """Read the stored description of a log; None if it is damaged or of an earlier version.
 
     Raises:
         InputError: it cannot be read.
     """
     try:
-        return checked_value(path.read_bytes())
+        return from_checked_json(path.read_bytes())
     except OSError as error:
         raise InputError.of(error, path) from error
 
@@ -292,7 +294,7 @@ def _kept_in(path: Path) -> dict[str, Any] | None:
 def _options_of(folder: Path, state: Sequence[str], named: str) -> Options:
     """Return the options of the exploration that a name selects; without a digest, those of the only one."""
     files = sorted(folder.glob(f"{_OPTIONS}*.json"))
-    read = {path.stem.removeprefix(_OPTIONS): _kept_in(path) for path in files}
+    read = {path.stem.removeprefix(_OPTIONS): _read_description(path) for path in files}
     kept = {name: options for name, options in read.items() if options is not None}
     fitting = [digest for digest in kept if digest.startswith(named)]
     if len(fitting) == 1:

@@ -11,8 +11,8 @@ from pathlib import Path
 from emmclab.errors import ConfigError, InputError
 from emmclab.fleet.table_state import busy, state_of
 from emmclab.runtime.bucket import Bucket, PutObject
-from emmclab.runtime.checksummed import is_whole
-from emmclab.runtime.files import folder_aside, lock, write_whole, written
+from emmclab.runtime.checksummed import is_intact
+from emmclab.runtime.files import folder_aside, lock, write_atomically, written_files
 from emmclab.runtime.local_copies import scratch
 
 
@@ -85,7 +85,7 @@ class Copy:
             )
         self.made.replace(self.path)
         self._note(made)
-        written[-1] = self.name
+        written_files[-1] = self.name
 
     def put_state(self) -> None:
         """Store the state of the table next to it."""
@@ -102,7 +102,7 @@ class Copy:
             self._noted.unlink(missing_ok=True)
             return
         is_same = here is not None and here["e_tag"] == there["e_tag"]
-        if is_same and self.path.exists() and is_whole(self.path):
+        if is_same and self.path.exists() and is_intact(self.path):
             return
         state = state_of(self.path)
         with folder_aside(self._folder) as aside:
@@ -127,8 +127,8 @@ class Copy:
         return None
 
     def _note(self, there: PutObject) -> None:
-        write_whole(self._noted, json.dumps({"e_tag": there["e_tag"], "version": there["version"]}))
-        written.pop()  # This file is not an output of the command.
+        write_atomically(self._noted, json.dumps({"e_tag": there["e_tag"], "version": there["version"]}))
+        written_files.pop()  # This file is not an output of the command.
 
 
 def _has_rows(state: Path) -> bool:

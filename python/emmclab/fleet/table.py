@@ -14,7 +14,7 @@ from emmclab.fleet.main_figures import FIGURES
 from emmclab.fleet.recording_row import FIXED, HISTOGRAM
 from emmclab.fleet.table_types import Description
 from emmclab.runtime import checksummed
-from emmclab.runtime.files import folder_aside, noted, put_in_place
+from emmclab.runtime.files import folder_aside, move_into_place, note_written_files
 from emmclab.runtime.parquet import questions, quoted, refusing, typed
 
 #: Metadata key of the description of the table.
@@ -49,7 +49,7 @@ class Table:
         self.path = path
         self.name = name or str(path)
         self.description = _description(path, self.name)
-        if not checksummed.is_whole(path):
+        if not checksummed.is_intact(path):
             raise DamagedError(
                 f"{self.name}: this table of a fleet is damaged, or of an earlier version",
                 kind="syntax",
@@ -143,8 +143,8 @@ def write(
                 f"(format parquet, compression zstd, kv_metadata {about})"
             )
         checksummed.seal(made)
-        with noted(path):
-            put_in_place(made, path)
+        with note_written_files(path):
+            move_into_place(made, path)
 
 
 def _in_order(database: duckdb.DuckDBPyConnection, metadata: Sequence[str]) -> list[str]:

@@ -34,7 +34,7 @@ class Profiled(NamedTuple):
 _CHECK = ', "check": "'
 
 
-def _checked(line: str) -> str:
+def _with_checksum(line: str) -> str:
     """Return a line with its checksum."""
     return f'{line}{_CHECK}{hashlib.sha256(line.encode()).hexdigest()[:16]}"}}\n'
 
@@ -131,7 +131,7 @@ class State:
         recording, digest, row = one
         about = json.dumps([*recording, digest])
         self._take(recording, digest, row is not None)
-        self._size += self._open.write(_checked(f'{{"recording": {about}, "row": {row or "null"}'))
+        self._size += self._open.write(_with_checksum(f'{{"recording": {about}, "row": {row or "null"}'))
         self.added += 1
 
     def _take(self, recording: Recording, digest: str | None, has_row: bool) -> None:
@@ -153,7 +153,7 @@ class State:
                 raise ValueError
             self._size = len(first)
             while (line := self._open.readline()).endswith("\n"):
-                if line != _checked(line.rpartition(_CHECK)[0]):
+                if line != _with_checksum(line.rpartition(_CHECK)[0]):
                     raise ValueError
                 entry = json.loads(line)
                 *recording, digest = entry["recording"]

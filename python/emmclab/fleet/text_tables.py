@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from emmclab.fleet.comparison import ALPHA, Comparison
 from emmclab.fleet.distribution import LEAST_FOR_OUTLIERS, OUTLYING, POINTS
 from emmclab.fleet.main_figures import FIGURES
-from emmclab.fleet.summary import Outlier, Summary, shown
+from emmclab.fleet.summary import Outlier, Summary, figure_text
 from emmclab.runtime.number_format import signed
 from emmclab.runtime.text_table import TextTable
 
@@ -46,7 +46,7 @@ def outliers(summary: Summary, most: int) -> TextTable:
     rows = []
     for found in _by_recording(summary)[:most]:
         one = found[0]
-        value, middle = shown(one.field, one.value), shown(one.field, one.median)
+        value, middle = figure_text(one.field, one.value), figure_text(one.field, one.median)
         others = ", ".join(other.field.label for other in found[1:])
         rows.append([one.path, one.field.label, others, value, middle, signed(one.score)])
     headings = ["Recording", "Farthest in", "Also in", "Value", "Median of group", "Score"]

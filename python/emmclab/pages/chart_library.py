@@ -13,7 +13,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from emmclab.pages.plots.vega import convert
-from emmclab.runtime.files import folder_aside, put_in_place
+from emmclab.runtime.files import folder_aside, move_into_place
 
 #: Code for pages in the bundle, besides the libraries themselves.
 _SNIPPET = "window.vegaEmbed = vegaEmbed;"
@@ -28,7 +28,7 @@ def library() -> str:
     >>> "vegaEmbed" in library()
     True
     """
-    file = _kept()
+    file = _cached_script()
     if (script := _read(file)) is not None:
         return script
     script = convert("javascript_bundle", _SNIPPET)
@@ -39,11 +39,11 @@ def library() -> str:
             with folder_aside(file.parent) as aside:
                 made = aside / file.name
                 made.write_text(f"{_digest(script)}\n{script}", encoding="utf-8", newline="")
-                put_in_place(made, file)
+                move_into_place(made, file)
     return str(script)
 
 
-def _kept() -> Path | None:
+def _cached_script() -> Path | None:
     """Path of the cached script of this version; None if the user has no cache folder."""
     caches = os.environ.get("XDG_CACHE_HOME", "")
     try:

@@ -77,7 +77,7 @@ def headline(summary: CrashSummary) -> str:
     states, findings = summary["states"], summary["findings"]
     if findings:
         one = findings[0]
-        return f"{who(one['level'], summary)} broke a promise: {broken(one)}, {shown_in(one, states)}"
+        return f"{who(one['level'], summary)} broke a promise: {broken(one)}, {states_text(one, states)}"
     if summary["verdict"] == NOT_TESTED:
         return f"Not tested: {summary['doubts'][0]}"
     layers = summary["log"]["layers"]
@@ -93,7 +93,7 @@ def headline(summary: CrashSummary) -> str:
     return f"No acknowledged data was lost in {tried}"
 
 
-def shown_in(finding: FindingFields, states: int) -> str:
+def states_text(finding: FindingFields, states: int) -> str:
     """Return in how many states a finding occurs; a rule of the journal is broken by commands."""
     if is_of_commands(finding):
         return f"by {finding['states']:,} command{'s' if finding['states'] != 1 else ''}"

@@ -8,7 +8,7 @@ from typing import Any, NotRequired, TypedDict
 
 from emmclab.runtime.number_format import duration, significant, size
 from emmclab.traces.profile_fields import Field
-from emmclab.traces.provenance_types import MadeFrom
+from emmclab.traces.provenance_types import ProvenanceFields
 
 #: Units that may be replaced by a larger or smaller one, with their length in seconds or bytes.
 _TIMES = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
@@ -41,7 +41,7 @@ class Notice:
 class PageRecord(TypedDict):
     """Data for programs in a page: its provenance, and the simulated runs that it shows."""
 
-    provenance: MadeFrom
+    provenance: ProvenanceFields
     runs: NotRequired[list[Mapping[str, object]]]
 
 
@@ -60,7 +60,7 @@ class Provenance:
     summary: str
     lines: Sequence[tuple[str, Any]] = ()
     lost: str = ""
-    made: MadeFrom = field(default_factory=lambda: MadeFrom())
+    made: ProvenanceFields = field(default_factory=lambda: ProvenanceFields())
     results: Sequence[Mapping[str, object]] = ()
 
     @property
@@ -109,7 +109,7 @@ class Head:
     picture: str = ""
 
 
-def noted(text: str) -> list[Notice]:
+def note_notices(text: str) -> list[Notice]:
     """Return a note as a notice; an empty list if it is empty."""
     return [Notice("note", text)] if text else []
 

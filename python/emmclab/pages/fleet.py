@@ -10,7 +10,7 @@ from typing import Any
 from emmclab.fleet import text_tables
 from emmclab.fleet.comparison import Comparison
 from emmclab.fleet.main_figures import EXTENTS, FIGURES
-from emmclab.fleet.summary import ALL, NONE, Group, Summary, shown
+from emmclab.fleet.summary import ALL, NONE, Group, Summary, figure_text
 from emmclab.fleet.table import Table
 from emmclab.fleet.table_types import Bins
 from emmclab.pages.assemble import assemble
@@ -53,7 +53,7 @@ def render(tables: Sequence[Table], found: Summary | Comparison) -> str:
         title="fleet" + (f" by {', '.join(found.by)}" if found.by else ""),
         head=Head(
             found.headline(),
-            lead=[_counted(found)],
+            lead=[_recordings_text(found)],
             tiles=_tiles(found.whole),
             notices=_refused([("", found)]),
             picture="mean_response_ms",
@@ -125,7 +125,7 @@ def _page(tables: Sequence[Table], drawn: Sequence[tuple[Figure, Rows]], **conte
     )
 
 
-def _counted(found: Summary) -> str:
+def _recordings_text(found: Summary) -> str:
     groups = f" in {len(found.groups)} groups by {', '.join(found.by)}" if found.by else ""
     return f"{found.whole.recordings:,} recordings{groups}."
 
@@ -188,7 +188,7 @@ def _tiles(group: Group) -> list[Tile]:
             tiles.append(
                 Tile(
                     f"{field.label}, median",
-                    shown(field, middle),
+                    figure_text(field, middle),
                     note=f"half: {field.text(low)} to {field.text(high)}",
                 )
             )

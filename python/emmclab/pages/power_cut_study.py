@@ -9,7 +9,7 @@ from emmclab.crash.json_types import FindingFields
 from emmclab.pages.assemble import assemble
 from emmclab.pages.first_screen import Head, Tile
 from emmclab.pages.study import incomplete, provenance
-from emmclab.runtime.files import write_whole
+from emmclab.runtime.files import write_atomically
 from emmclab.studies.power_cut_cell import DOCUMENTED, KEPT, LOST, RULE, CutCell
 from emmclab.studies.power_cut_table import (
     MEANING,
@@ -36,7 +36,7 @@ def write_cuts_report(results: Results, path: Path, study: str = "") -> None:
 
     `study` is the argument of `emmclab run`: the path of its file; not needed for a bundled study.
     """
-    write_whole(path, render(results, study))
+    write_atomically(path, render(results, study))
 
 
 def render(results: Results, study: str = "") -> str:
@@ -59,7 +59,7 @@ def render(results: Results, study: str = "") -> str:
         provenance=provenance(results, study, **{"As tables": tables_of, "Host": host}),
         meaning={word: MEANING[word] for word in found},
         badges=_BADGES,
-        tables=[_shown(table) for table in tables(results)],
+        tables=[_table_content(table) for table in tables(results)],
         findings=[_finding(cell, one) for cell, one in findings(results)],
         documented=[_finding(cell, one) for cell, one in findings(results, documented=True)],
         failures=[(run["input"], str(column_of(cell_of(run))), run["message"]) for run in results.failures],
@@ -81,7 +81,7 @@ class _ShownFinding(FindingFields):
     place: str
 
 
-def _shown(table: Table) -> _ShownTable:
+def _table_content(table: Table) -> _ShownTable:
     """Return the rows with SQLite's terms: journal mode, and level of `synchronous`."""
     rows = []
     for name in table.rows:

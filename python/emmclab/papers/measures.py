@@ -81,7 +81,7 @@ class Reads:
 _reads: ContextVar[Reads | None] = ContextVar("reads", default=None)
 
 
-def _noted() -> Reads:
+def _current_reads() -> Reads:
     """Return the record of the running measure; if none is running, a new one that is dropped."""
     return _reads.get() or Reads()
 
@@ -96,11 +96,11 @@ class _WatchedProfile(Profile):
 
     def __getitem__(self, field: str) -> Any:
         if field != "figures":
-            _noted().profiles[self._input, field] = None
+            _current_reads().profiles[self._input, field] = None
         return super().__getitem__(field)
 
     def figure(self, name: str) -> list[Row]:
-        _noted().profiles[self._input, name] = None
+        _current_reads().profiles[self._input, name] = None
         return super().figure(name)
 
 
@@ -109,11 +109,11 @@ class _Watched(Results):
 
     def select(self, grid: str, *, among: Collection[str] | None = None, **wanted: Any) -> Iterator[Run]:
         for run in super().select(grid, among=among, **wanted):
-            _noted().runs[id(run)] = run
+            _current_reads().runs[id(run)] = run
             yield run
 
 
-def taken(function: Measure, results: Results) -> tuple[Measurement, Reads]:
+def run_measure(function: Measure, results: Results) -> tuple[Measurement, Reads]:
     """Run a measure; return its result and the record of what it read."""
     reads = Reads()
     profiles: dict[str, Profile] = {
@@ -129,13 +129,13 @@ def taken(function: Measure, results: Results) -> tuple[Measurement, Reads]:
 
 def simulated(device: str, trace: Trace) -> Result:
     """Simulate a measure's own trace on a device preset."""
-    _noted().devices[device] = None
+    _current_reads().devices[device] = None
     return Device.preset(device).simulate(trace, mode="open")
 
 
 def table(name: str) -> list[dict[str, str]]:
     """Return a published table as rows."""
-    _noted().tables[name] = None
+    _current_reads().tables[name] = None
     return list(csv.DictReader(io.StringIO(_core.published_csv()[name])))
 
 

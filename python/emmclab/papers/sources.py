@@ -81,7 +81,7 @@ def recorded_in(reads: Reads) -> set[str]:
     return of_profiles | {run["recorded_as"] for run in reads.runs.values() if "recorded_as" in run}
 
 
-def made_in(reads: Reads) -> set[str]:
+def synthetic_workloads(reads: Reads) -> set[str]:
     """Return the names of the synthetic workloads that were read."""
     names = {name for name, _ in reads.profiles}
     names |= {run["input"] for run in reads.runs.values() if "recorded_as" not in run}

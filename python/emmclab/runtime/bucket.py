@@ -38,7 +38,7 @@ class PutObject(TypedDict):
     version: str | None
 
 
-class FoundObject(PutObject):
+class ListedObject(PutObject):
     """An existing object, as listings report it."""
 
     path: str
@@ -100,17 +100,17 @@ class Bucket:
         """Return the names of the objects below a prefix."""
         return sorted(one["path"] for one in self.listed(below))
 
-    def listed(self, below: str = "") -> list[FoundObject]:
+    def listed(self, below: str = "") -> list[ListedObject]:
         """Return the metadata of the objects below a prefix."""
         with self._asking(below):
             chunks = self._library.list(self._store, prefix=below or None)
             return [one for chunk in chunks for one in chunk]
 
-    def head(self, name: str) -> FoundObject | None:
+    def head(self, name: str) -> ListedObject | None:
         """Return the metadata of an object; None if it does not exist."""
         with self._asking(name):
             try:
-                found: FoundObject = self._library.head(self._store, name)
+                found: ListedObject = self._library.head(self._store, name)
             except FileNotFoundError:
                 return None
             return found

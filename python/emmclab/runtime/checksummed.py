@@ -15,20 +15,21 @@ from typing import Any
 _CHECK = "sha256_of_the_rest"
 
 
-def checked(value: Mapping[str, Any]) -> bytes:
+def to_checked_json(value: Mapping[str, Any]) -> bytes:
     """Return a table as JSON with its checksum.
 
-    >>> checked_value(checked({"a": 1}))
+    >>> from_checked_json(to_checked_json({"a": 1}))
     {'a': 1}
     """
     return (json.dumps({**value, _CHECK: _sum(value)}, indent=1) + "\n").encode()
 
 
-def checked_value(text: bytes | str) -> dict[str, Any] | None:
+def from_checked_json(text: bytes | str) -> dict[str, Any] | None:
     """Return the table that was written; None if the text is damaged or has no checksum.
 
-    >>> checked_value(checked({"a": 1}).replace(b"1", b"2", 1)), checked_value("{}"), checked_value("[")
-    (None, None, None)
+    >>> damaged = to_checked_json({"a": 1}).replace(b"1", b"2", 1)
+    >>> [from_checked_json(text) for text in (damaged, "{}", "[")]
+    [None, None, None]
     """
     try:
         found = json.loads(text)
@@ -65,7 +66,7 @@ def seal(path: Path) -> None:
         file.write(sealed)
 
 
-def is_whole(path: Path) -> bool:
+def is_intact(path: Path) -> bool:
     """Return whether a file is sealed and unchanged since."""
     place = _place(path)
     if place is None:

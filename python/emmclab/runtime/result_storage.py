@@ -14,11 +14,11 @@ from emmclab.runtime.files import (
     folder_aside,
     folder_for_reading,
     lock,
+    move_into_place,
     open_own,
-    put_in_place,
     refuse_link,
     sweep,
-    write_whole,
+    write_atomically,
 )
 
 #: Ending of the name of a damaged file that was set aside.
@@ -129,12 +129,12 @@ class Folder:
         path = refuse_link(self.folder / name)
         refuse_link(path.parent).mkdir(parents=True, exist_ok=True)
         if isinstance(content, bytes):
-            write_whole(path, content)
+            write_atomically(path, content)
             return
         if not is_derived:
             with content.open("rb") as file:
                 os.fsync(file.fileno())
-        put_in_place(content, path)
+        move_into_place(content, path)
 
     def remove(self, name: str) -> None:
         """Remove a file."""

@@ -10,13 +10,18 @@ from typing import Any, Unpack, cast
 
 from emmclab import _core
 from emmclab.errors import ConfigError, FormatError
-from emmclab.runtime.files import noted
+from emmclab.runtime.files import note_written_files
 from emmclab.simulation.layers import Setting, refuse_lines, settings_of, stack, stacks
 from emmclab.simulation.preconditioning import parse_precondition
 from emmclab.simulation.provenance import Provenance
 from emmclab.simulation.result import Result
-from emmclab.simulation.result_options import AskedOptions
-from emmclab.simulation.run_options import OptionsOfAnyLayers, RunOptions, SimulationProgress, checked
+from emmclab.simulation.result_options import ResultOptions
+from emmclab.simulation.run_options import (
+    OptionsOfAnyLayers,
+    RunOptions,
+    SimulationProgress,
+    complete_options,
+)
 from emmclab.simulation.setting_types import Capabilities, ExplainedSetting, FittedFigure
 from emmclab.traces.profile_options import bin_ns, percentiles_of
 from emmclab.traces.reading import combine, read
@@ -316,7 +321,7 @@ class Device:
         """
         if not traces:
             raise ConfigError("there is no trace to simulate", kind="config", hint="name at least one")
-        given = checked(options)
+        given = complete_options(options)
         aging = parse_precondition(given["precondition"])
         if not isinstance(aging, Path):
             given["precondition"] = aging.text
@@ -357,20 +362,20 @@ class Device:
         except FormatError as error:
             # The device rejects a request without knowing its place in the trace.
             raise error.in_file(str(source.path or source.name)) from None
-        said = _said(given, second)
+        said = _recorded_options(given, second)
         whence = {} if made is None else {"provenance": made.to_dict()}
         about = {"trace": source.name, "device": self.name, **whence, "options": said}
-        with noted(given["events"], given["perfetto"]):
+        with note_written_files(given["events"], given["perfetto"]):
             result = json.loads(run.finish(ledger, stream.header(), json.dumps(about)))
         return Result({"trace": source.name, **result, **whence, "options": said})
 
 
-def _said(given: Mapping[str, Any], second: Device | None) -> AskedOptions:
+def _recorded_options(given: Mapping[str, Any], second: Device | None) -> ResultOptions:
     """Return the options of a run as its result repeats them."""
     kept = {name.removesuffix("_ns"): given[name] for name in (*_OF_THE_CORE, "passes")}
     if not kept["flush_every"]:
         del kept["flush_every"]
-    said = cast("AskedOptions", kept)
+    said = cast("ResultOptions", kept)
     if given["layers"]:
         said["layers"] = list(given["layers"])
         said["layer_settings"] = dict(given["layer_settings"] or {})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from emmclab.runtime.files import refuse_other_endings, to_csv, write_whole
+from emmclab.runtime.files import refuse_other_endings, to_csv, write_atomically
 from emmclab.runtime.table_row import Row
 from emmclab.simulation.result import Result
 from emmclab.traces.profile import Profile
@@ -47,7 +47,7 @@ def write_over_time(rows: Rows, path: Path) -> None:
     """
     ending = check_target(path)
     if rows and ending == ".csv":
-        write_whole(path, to_csv(rows))
+        write_atomically(path, to_csv(rows))
     elif rows:
         from emmclab.runtime.parquet import write_parquet
 

@@ -7,8 +7,8 @@ import tomllib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from emmclab.traces.inputs import inputs_of, made_here
-from emmclab.traces.provenance_types import MadeFrom
+from emmclab.traces.inputs import inputs_of, provenance_here
+from emmclab.traces.provenance_types import ProvenanceFields
 
 if TYPE_CHECKING:
     from emmclab.simulation.device import Device
@@ -31,7 +31,7 @@ class Provenance:
         self._hashing = threading.Thread(target=lambda: [trace.digest for trace in every], daemon=True)
         self._hashing.start()
 
-    def to_dict(self) -> MadeFrom:
+    def to_dict(self) -> ProvenanceFields:
         """Return the group `provenance` of a result.
 
         It has `version`, `command` (if a command made it), `inputs`, `aged_by` (the trace that preconditioned
@@ -41,7 +41,7 @@ class Provenance:
         """
         self._hashing.join()
         return {
-            **made_here(inputs_of(self._traces)),
+            **provenance_here(inputs_of(self._traces)),
             "aged_by": inputs_of(self._aged_by),
             "settings": {device.name: device.changes for device in self._devices},
             "devices": [

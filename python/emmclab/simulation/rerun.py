@@ -12,7 +12,7 @@ from emmclab.errors import ConfigError, InputError
 from emmclab.simulation.device import Device
 from emmclab.simulation.result import Result
 from emmclab.simulation.run_options import SimulationProgress
-from emmclab.simulation.stored_result import NAMES, Stored, device_of, second_of
+from emmclab.simulation.stored_result import NAMING_SETTINGS, StoredResult, device_of, second_of
 from emmclab.simulation.toml_text import toml_text
 from emmclab.traces.reading import read
 from emmclab.traces.trace import Trace
@@ -54,7 +54,7 @@ class Recipe:
         )
 
 
-def _opened(result: Stored, one: Mapping[str, Any]) -> tuple[Path, Trace]:
+def _open_input(result: StoredResult, one: Mapping[str, Any]) -> tuple[Path, Trace]:
     """Open a trace of a result, relative to the current folder or to the folder of the result.
 
     Raises:
@@ -93,7 +93,7 @@ def _opened(result: Stored, one: Mapping[str, Any]) -> tuple[Path, Trace]:
     )
 
 
-def recipe_of(result: Stored) -> Recipe:
+def recipe_of(result: StoredResult) -> Recipe:
     """Return the traces, device and options needed to simulate a stored result again.
 
     Raises:
@@ -118,11 +118,11 @@ def recipe_of(result: Stored) -> Recipe:
             field="provenance",
             hint="take results of `emmclab simulate --json` or `emmclab compare --json` of this version",
         )
-    aged_by = [_opened(result, one)[0] for one in result.provenance.get("aged_by") or []]
+    aged_by = [_open_input(result, one)[0] for one in result.provenance.get("aged_by") or []]
     return Recipe(
         device_from(device.table),
         None if second is None else device_from(second.table),
-        [_opened(result, one)[1] for one in inputs],
+        [_open_input(result, one)[1] for one in inputs],
         aged_by[0] if aged_by else None,
         options,
     )
@@ -145,5 +145,9 @@ def device_from(table: Mapping[str, Any]) -> Device:
 def with_settings(device: Device, values: Mapping[str, Any]) -> Device:
     """Return a device with some settings changed, by dotted key, as JSON values; names are not changed."""
     return device.set(
-        {key: toml_text(value) for key, value in values.items() if key.partition(".")[0] not in NAMES}
+        {
+            key: toml_text(value)
+            for key, value in values.items()
+            if key.partition(".")[0] not in NAMING_SETTINGS
+        }
     )

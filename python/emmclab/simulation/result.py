@@ -10,7 +10,7 @@ from emmclab.simulation.notebook import result_html
 from emmclab.simulation.result_fields import ResultField, shown_fields
 
 if TYPE_CHECKING:
-    from emmclab.simulation.result_types import KeptFields, ResultFields, SecondDevice, UfsUse
+    from emmclab.simulation.result_types import ResultFields, SecondDevice, StoredFields, UfsUse
 
 #: The group of a result that differs from run to run: the computing cost.
 WALL_GROUP = "computing"
@@ -207,7 +207,7 @@ class Result(Document):
         requests = self.fields["requests"]
         return requests["read"] + requests["write"] if "read" in requests else requests["total"]
 
-    def deterministic(self) -> KeptFields:
+    def deterministic(self) -> StoredFields:
         """Return the groups that are identical on every computer and in every run.
 
         >>> import emmclab
@@ -216,4 +216,4 @@ class Result(Document):
         ['computing']
         """
         kept = {name: group for name, group in self.to_dict().items() if name != WALL_GROUP}
-        return cast("KeptFields", kept)
+        return cast("StoredFields", kept)

@@ -7,7 +7,7 @@ from typing import NotRequired, TypedDict
 from emmclab.simulation.layers import Setting
 
 
-class AskedOptions(TypedDict):
+class ResultOptions(TypedDict):
     """Requested options of a run; the keys are those of `run_options`, without `_ns`."""
 
     precondition: str

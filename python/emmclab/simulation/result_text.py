@@ -46,13 +46,13 @@ def headline(result: Result) -> str:
         # The requests of other software have only the times of the device.
         unknown = "" if result.get("live") else "; no response times are recorded"
         return f"{mean_text(mean)}, {p99}{unknown}"
-    return beside_text(mean, beside["recorded_ms"], beside["error_pct"])
+    return recorded_mean_text(mean, beside["recorded_ms"], beside["error_pct"])
 
 
-def beside_text(simulated_ms: float, recorded_ms: float, error_pct: float | None) -> str:
+def recorded_mean_text(simulated_ms: float, recorded_ms: float, error_pct: float | None) -> str:
     """Return a simulated mean response, compared with the recorded one.
 
-    >>> beside_text(1.9, 1.883, 0.9)
+    >>> recorded_mean_text(1.9, 1.883, 0.9)
     'mean response 1.90 ms, recorded 1.88 ms (+0.9 %)'
     """
     error = "" if error_pct is None else f" ({signed(error_pct)} %)"

@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Any, Generic, NotRequired, TypedDict, TypeVar
 
 from emmclab.simulation.over_time_types import RunBin
-from emmclab.simulation.result_options import AskedOptions
-from emmclab.traces.provenance_types import MadeFrom
+from emmclab.simulation.result_options import ResultOptions
+from emmclab.traces.provenance_types import ProvenanceFields
 
 T = TypeVar("T")
 
@@ -156,7 +156,7 @@ class WaitTimes(TypedDict):
     wake_up_ms: float
 
 
-class TimeBeside(TypedDict):
+class ComparedTime(TypedDict):
     """A recorded and the corresponding simulated time."""
 
     recorded_ms: float | None
@@ -164,7 +164,7 @@ class TimeBeside(TypedDict):
     error_pct: float | None
 
 
-class ShareBeside(TypedDict):
+class ComparedShare(TypedDict):
     """A recorded and the corresponding simulated share."""
 
     recorded_pct: float | None
@@ -172,13 +172,13 @@ class ShareBeside(TypedDict):
     error_points: float | None
 
 
-class RecordedBeside(TypedDict):
+class RecordedComparison(TypedDict):
     """Recorded and simulated times of the replayed requests."""
 
-    response: ByOperation[TimeBeside]
-    response_p99: ByOperation[TimeBeside]
-    service: ByOperation[TimeBeside]
-    no_wait: ByOperation[ShareBeside]
+    response: ByOperation[ComparedTime]
+    response_p99: ByOperation[ComparedTime]
+    service: ByOperation[ComparedTime]
+    no_wait: ByOperation[ComparedShare]
     dependent_pct: float | None
 
 
@@ -441,7 +441,7 @@ class DeterministicFields(TypedDict):
     over_time: NotRequired[list[RunBin]]
     service: ServiceTimes
     waits: WaitTimes
-    recorded: RecordedBeside
+    recorded: RecordedComparison
     space: Space
     write_amplification: WriteAmplification
     flash: FlashOperations
@@ -464,7 +464,7 @@ class DeterministicFields(TypedDict):
     first_writes: NotRequired[list[tuple[int, int]]]
     setting_changes: NotRequired[list[SettingChange]]
     second_device: NotRequired[SecondDevice]
-    provenance: NotRequired[MadeFrom]
+    provenance: NotRequired[ProvenanceFields]
 
 
 class DeviceFields(DeterministicFields):
@@ -477,11 +477,11 @@ class ResultFields(DeviceFields):
     """Fields of a result, by group, as `emmclab simulate --json` prints them."""
 
     trace: str
-    options: AskedOptions
+    options: ResultOptions
 
 
-class KeptFields(DeterministicFields):
+class StoredFields(DeterministicFields):
     """Fields of a result without the computing cost, as studies store them."""
 
     trace: str
-    options: AskedOptions
+    options: ResultOptions

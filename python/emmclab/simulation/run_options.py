@@ -325,14 +325,14 @@ def check(name: str, value: Any) -> None:
         raise ConfigError(message, kind="config", field=name, hint=f"give {which}{one.range}")
 
 
-def checked(options: RunOptions) -> dict[str, Any]:
+def complete_options(options: RunOptions) -> dict[str, Any]:
     """Return all options; those that are not given have their defaults.
 
     Raises:
         ConfigError: a value is impossible.
         TypeError: there is no such option.
 
-    >>> checked({"rate": 2})["rate"], checked({"mode": None})["mode"]
+    >>> complete_options({"rate": 2})["rate"], complete_options({"mode": None})["mode"]
     (2, 'auto')
     """
     if unknown := sorted(options.keys() - RUN_OPTIONS.keys()):

@@ -26,10 +26,10 @@ _HINT = (
     "--against B` compares traces"
 )
 #: Settings that only name a device and do not affect its behaviour.
-NAMES = ("name", "about", "fitted_to")
+NAMING_SETTINGS = ("name", "about", "fitted_to")
 
 
-class Stored(NamedTuple):
+class StoredResult(NamedTuple):
     """A stored result."""
 
     #: The file, followed by `#N` if it contains several results.
@@ -66,7 +66,7 @@ class DeviceSettings(NamedTuple):
     table: Mapping[str, Any]
 
 
-def stored(text: str) -> Stored:
+def read_result(text: str) -> StoredResult:
     """Read one stored result; `FILE#2` is the second result in a file.
 
     Raises:
@@ -77,7 +77,7 @@ def stored(text: str) -> Stored:
     path, _, number = (text, "", "") if Path(text).is_file() else text.rpartition("#")
     if not path or not number.isdigit():
         path, number = text, ""
-    found = stored_in(Path(path))
+    found = read_results(Path(path))
     if not number and len(found) == 1:
         return found[0]
     if number and 1 <= int(number) <= len(found):
@@ -93,7 +93,7 @@ def stored(text: str) -> Stored:
     )
 
 
-def _seed_of(one: Stored, among: Sequence[Stored]) -> str:
+def _seed_of(one: StoredResult, among: Sequence[StoredResult]) -> str:
     """Return the seed of a result, if other results have the same name."""
     options = one.fields.get("options")
     if not isinstance(options, Mapping) or "seed" not in options:
@@ -101,17 +101,17 @@ def _seed_of(one: Stored, among: Sequence[Stored]) -> str:
     return f", seed {options['seed']}" if sum(other.name == one.name for other in among) > 1 else ""
 
 
-def stored_in(path: Path) -> list[Stored]:
+def read_results(path: Path) -> list[StoredResult]:
     """Read all results of a file.
 
     Raises:
         InputError: the file cannot be read.
         FormatError: it is damaged, or not a result.
     """
-    found: list[Stored] = []
+    found: list[StoredResult] = []
     if path.suffix.lower() == ".parquet":
         fields = _of_requests(path)
-        found = [] if fields is None else [Stored(str(path), "requests", fields)]
+        found = [] if fields is None else [StoredResult(str(path), "requests", fields)]
     elif path.suffix.lower() in _PAGES:
         record = page_record(path)
         found = [] if record is None else list(_of_document(path, record))
@@ -136,7 +136,7 @@ def holds_results(path: Path) -> bool:
     if path.suffix.lower() not in (".json", *_PAGES) or not path.is_file():
         return False
     try:
-        return bool(stored_in(path))
+        return bool(read_results(path))
     except (FormatError, InputError):
         return False
 
@@ -162,11 +162,11 @@ def _json(path: Path, text: str) -> Any:
         ) from error
 
 
-def _of_document(path: Path, document: Any) -> Iterator[Stored]:
+def _of_document(path: Path, document: Any) -> Iterator[StoredResult]:
     """Yield the results of a document, numbered if there are several."""
     found = list(_results(document))
     for number, (kind, fields) in enumerate(found, 1):
-        yield Stored(f"{path}#{number}" if len(found) > 1 else str(path), kind, fields)
+        yield StoredResult(f"{path}#{number}" if len(found) > 1 else str(path), kind, fields)
 
 
 def _results(document: Any) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -235,13 +235,13 @@ def _of_requests(path: Path) -> dict[str, Any] | None:
     return {**figures, **run}
 
 
-def device_of(result: Stored) -> DeviceSettings | None:
+def device_of(result: StoredResult) -> DeviceSettings | None:
     """Return the settings of the simulated device; None if the result does not contain them."""
     name = result.fields.get("device")
     return next((one for one in _devices(result) if one.name == name), None)
 
 
-def second_of(result: Stored) -> DeviceSettings | None:
+def second_of(result: StoredResult) -> DeviceSettings | None:
     """Return the settings of the second device; None if there is none."""
     name = (result.fields.get("options") or {}).get("second")
     return next((one for one in reversed(_devices(result)) if name and one.name == name), None)
@@ -252,7 +252,7 @@ def settings_of_device(device: Device) -> DeviceSettings:
     return DeviceSettings(device.name, tomllib.loads(device.to_toml()))
 
 
-def _devices(result: Stored) -> list[DeviceSettings]:
+def _devices(result: StoredResult) -> list[DeviceSettings]:
     found = []
     for one in result.provenance.get("devices") or []:
         if isinstance(one, dict) and isinstance(one.get("settings"), dict):

@@ -15,8 +15,8 @@ from emmclab.runtime.executors import Crash, Executor
 from emmclab.runtime.local_copies import scratch
 from emmclab.studies.cell import Cell
 from emmclab.studies.kinds.kind import Images
-from emmclab.studies.result_rows import Kept
-from emmclab.studies.store import images_beside
+from emmclab.studies.result_rows import StoredCell
+from emmclab.studies.store import image_folders
 from emmclab.studies.stored_types import Entry
 from emmclab.studies.tables import lines_of
 
@@ -40,7 +40,7 @@ class Task(NamedTuple):
 class Outcome(NamedTuple):
     """Outcome of a cell: its result to store, or None if another process is preconditioning its device."""
 
-    kept: Kept | None
+    kept: StoredCell | None
     took_s: float = 0.0
     failed: bool = False
 
@@ -65,7 +65,7 @@ class Progress:
 def run_task(images_limit: int, images: Images | None, task: Task) -> list[Outcome]:
     """Run the cells of a task; without `images`, this machine stores those that its processes share."""
     if images is None:
-        images = images_beside(scratch(), images_limit)
+        images = image_folders(scratch(), images_limit)
     found: list[Outcome] = []
     for begin in range(0, len(task.cells), _FLATTENED):
         done = [_done(cell, images, task) for cell in task.cells[begin : begin + _FLATTENED]]
@@ -83,7 +83,7 @@ class _Done(NamedTuple):
     took_s: float
 
     def outcome(self) -> Outcome:
-        kept = Kept.of(self.key, self.text, lines_of(self.entry))
+        kept = StoredCell.of(self.key, self.text, lines_of(self.entry))
         return Outcome(kept, self.took_s, "failed" in self.entry)
 
 
@@ -178,7 +178,7 @@ class Sweep:
         self._done = self._failed = 0
         self._jobs = 1
 
-    def run(self, executor: Executor, images: Images, files: Sequence[str]) -> Generator[list[Kept]]:
+    def run(self, executor: Executor, images: Images, files: Sequence[str]) -> Generator[list[StoredCell]]:
         """Run all cells; yield results as they arrive."""
         self._jobs = executor.jobs
         shared = images if executor.is_local else None
@@ -187,7 +187,7 @@ class Sweep:
             for task, outcome in outcomes:
                 yield self._taken(executor, task, outcome)
 
-    def _taken(self, executor: Executor, task: Task, outcome: list[Outcome] | Crash) -> list[Kept]:
+    def _taken(self, executor: Executor, task: Task, outcome: list[Outcome] | Crash) -> list[StoredCell]:
         """Record the outcome of a task; return the results to store."""
         self._jobs = executor.jobs
         self._open -= 1

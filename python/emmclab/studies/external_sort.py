@@ -36,7 +36,7 @@ def in_ranges(batches: Iterable[tuple[int, Iterable[Row]]], places: int, aside: 
     for least, rows in batches:
         while following < least * _RANGES // places:
             size -= sizes.pop(following, 0)
-            yield from _taken(following, held, aside)
+            yield from _take_range(following, held, aside)
             following += 1
         for row in rows:
             number = row[0] * _RANGES // places
@@ -48,7 +48,7 @@ def in_ranges(batches: Iterable[tuple[int, Iterable[Row]]], places: int, aside: 
                 _spill(held, aside)
                 held, sizes, size = {}, {}, 0
     for number in range(following, _RANGES):
-        yield from _taken(number, held, aside)
+        yield from _take_range(number, held, aside)
 
 
 def _place(row: Row) -> int:
@@ -66,7 +66,7 @@ def _spill(held: dict[int, list[Row]], aside: Path) -> None:
             file.write(len(packed).to_bytes(8, "little") + packed)
 
 
-def _taken(number: int, held: dict[int, list[Row]], aside: Path) -> list[Row]:
+def _take_range(number: int, held: dict[int, list[Row]], aside: Path) -> list[Row]:
     """Return the rows of a range in order, and remove them."""
     rows = held.pop(number, [])
     path = _file(aside, number)

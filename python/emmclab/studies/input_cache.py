@@ -13,7 +13,7 @@ from emmclab.traces.trace import Header, Ledger, Trace
 _HELD_REQUESTS = 2_000_000
 
 
-class _Held:
+class _CachedTrace:
     """A trace in memory, as a stream that can be opened again without generating or reading it again."""
 
     def __init__(self, batches: list[_core.Batch], header: Header, ledger: Ledger) -> None:
@@ -34,7 +34,7 @@ class _Held:
 
 
 @functools.lru_cache(maxsize=1)
-def opened(source: Input) -> Trace:
+def open_cached(source: Input) -> Trace:
     """Open an input and keep it in memory if it is small enough.
 
     A trace of several devices is rejected, because its addresses are not of one address space.
@@ -49,4 +49,4 @@ def opened(source: Input) -> Trace:
     if requests > _HELD_REQUESTS:
         return trace
     header, ledger = trace.header, trace.ledger
-    return Trace(trace.name, lambda: _Held(batches, header, ledger))  # type: ignore[arg-type, return-value]
+    return Trace(trace.name, lambda: _CachedTrace(batches, header, ledger))  # type: ignore[arg-type, return-value]

@@ -12,7 +12,7 @@ from emmclab.simulation.layers import Setting
 from emmclab.studies.power_cut_cell import DOCUMENTED, KEPT, LOST, RULE, VERDICTS, CutCell, CutResult
 from emmclab.studies.results import Results
 from emmclab.studies.stored_types import FailedCell
-from emmclab.studies.summary import written
+from emmclab.studies.summary import plain_value
 
 #: The verdict on a cell that failed: its states were not judged.
 NOT_JUDGED = "not judged"
@@ -120,7 +120,7 @@ def column_of(cell: CutCell) -> Column:
 
 
 def _written(settings: Mapping[str, Setting]) -> list[str]:
-    return [f"{key}={written(value)}" for key, value in settings.items()]
+    return [f"{key}={plain_value(value)}" for key, value in settings.items()]
 
 
 def _verdict(result: CutResult) -> Verdict:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import duckdb
 
 from emmclab.runtime import checksummed
-from emmclab.runtime.parquet import database, listed, questions, quoted, refusing
+from emmclab.runtime.parquet import database, questions, quoted, refusing, sql_list
 from emmclab.studies.external_sort import in_ranges
 
 #: Number of results that are fetched from the database at once.
@@ -24,7 +24,7 @@ _CHECKSUM = "checksum"
 _JOINED, _GROUP = 500, 2_048
 
 
-class Kept(NamedTuple):
+class StoredCell(NamedTuple):
     """The stored result of a cell: a row of a part."""
 
     key: str
@@ -35,9 +35,9 @@ class Kept(NamedTuple):
     rows: str
 
     @staticmethod
-    def of(key: str, result: str, lines: str) -> Kept:
+    def of(key: str, result: str, lines: str) -> StoredCell:
         """Make it from a result and its rows."""
-        return Kept(key, result, f"{hashlib.sha256(result.encode()).hexdigest()}\n{lines}")
+        return StoredCell(key, result, f"{hashlib.sha256(result.encode()).hexdigest()}\n{lines}")
 
     @property
     def checksum(self) -> str:
@@ -49,13 +49,15 @@ class Kept(NamedTuple):
 _METADATA = f"kv_metadata {{{checksummed.KEY}: '{checksummed.UNSEALED}'}}"
 
 
-def write_part(results: Sequence[Kept], path: Path, compression: str = "zstd, compression_level 1") -> None:
+def write_part(
+    results: Sequence[StoredCell], path: Path, compression: str = "zstd, compression_level 1"
+) -> None:
     """Write results as a sealed part; `compression` is DuckDB's option of this name.
 
     Raises:
         InputError: the disk is full.
     """
-    values = {name: [one[place] for one in results] for place, name in enumerate(Kept._fields)}
+    values = {name: [one[place] for one in results] for place, name in enumerate(StoredCell._fields)}
     values[_CHECKSUM] = [one.checksum for one in results]
     columns = ", ".join(f"unnest(${name}::varchar[]) as {name}" for name in values)
     how = f"format parquet, compression {compression}, {_METADATA}"
@@ -64,7 +66,7 @@ def write_part(results: Sequence[Kept], path: Path, compression: str = "zstd, co
     checksummed.seal(path)
 
 
-def write_joined(results: Iterable[Kept], aside: Path) -> Path | None:
+def write_joined(results: Iterable[StoredCell], aside: Path) -> Path | None:
     """Write results as one part in `aside`, in batches; return None if there are none.
 
     Raises:
@@ -80,14 +82,14 @@ def write_joined(results: Iterable[Kept], aside: Path) -> Path | None:
     made = aside / "all.parquet"
     with refusing(aside), questions() as asked:
         how = f"format parquet, compression zstd, row_group_size {_GROUP}, {_METADATA}"
-        asked.execute(f"copy (from read_parquet({listed(pieces)})) to '{quoted(made)}' ({how})")
+        asked.execute(f"copy (from read_parquet({sql_list(pieces)})) to '{quoted(made)}' ({how})")
     for piece in pieces:
         piece.unlink()
     checksummed.seal(made)
     return made
 
 
-def undamaged(part: Path) -> Iterator[Kept]:
+def undamaged(part: Path) -> Iterator[StoredCell]:
     """Yield the results of a damaged part that are readable and have the right checksum."""
     with questions() as asked, contextlib.suppress(duckdb.Error):
         groups = asked.execute(
@@ -99,14 +101,14 @@ def undamaged(part: Path) -> Iterator[Kept]:
             # Damage in one row group does not affect the others.
             with contextlib.suppress(duckdb.Error):
                 asked.execute(
-                    f"select {', '.join([*Kept._fields, _CHECKSUM])} "  # noqa: S608
+                    f"select {', '.join([*StoredCell._fields, _CHECKSUM])} "  # noqa: S608
                     "from read_parquet($path, file_row_number = true) "
                     "where file_row_number >= $begin and file_row_number < $end",
                     {"path": str(part), "begin": begin, "end": begin + rows},
                 )
                 for *values, checksum in _rows(asked):
                     if all(isinstance(value, str) for value in values):
-                        one = Kept(*values)
+                        one = StoredCell(*values)
                         if one.checksum == checksum:
                             yield one
             begin += rows
@@ -119,7 +121,7 @@ def keys_of(parts: Sequence[Path], aside: Path) -> set[str]:
         InputError: a part is broken.
     """
     with refusing(aside), questions() as asked:
-        asked.execute(f"select key from read_parquet({listed(parts)})")  # noqa: S608
+        asked.execute(f"select key from read_parquet({sql_list(parts)})")  # noqa: S608
         found: set[str] = set()
         while rows := asked.fetchmany(10_000):
             found.update(key for (key,) in rows)
@@ -164,7 +166,7 @@ def _numbered(
         asked.execute(
             "create table places "  # noqa: S608
             "as select part.file_index as file, part.file_row_number as line, wanted.number "
-            f"from read_parquet({listed(parts)}, file_row_number = true) part "
+            f"from read_parquet({sql_list(parts)}, file_row_number = true) part "
             "join wanted on part.key = wanted.key"
         )
         asked.execute("drop table wanted")
@@ -174,7 +176,7 @@ def _numbered(
         for file_index, first in least:
             asked.execute(
                 f"select placed.number, {', '.join(f'part.{name}' for name in columns)} "  # noqa: S608
-                f"from read_parquet({listed([parts[file_index]])}, file_row_number = true) part "
+                f"from read_parquet({sql_list([parts[file_index]])}, file_row_number = true) part "
                 f"join (select line, number from places where file = {file_index}) placed "
                 "on part.file_row_number = placed.line"
             )

@@ -23,7 +23,7 @@ MADE_OF = "emmclab_made_of"
 _SMALL = 16 << 20
 
 
-class _MadeOf(TypedDict):
+class _TableProvenance(TypedDict):
     """Provenance of a table: `files` has the digest of each file that the study names."""
 
     study: str
@@ -31,7 +31,7 @@ class _MadeOf(TypedDict):
     files: dict[str, str]
 
 
-def made_of(study: Study) -> dict[str, str]:
+def table_provenance(study: Study) -> dict[str, str]:
     """Return the provenance metadata of tables: the study, the build, and the digest of each named file.
 
     Files have the names used in the study, so that the same study results in the same bytes anywhere.
@@ -42,7 +42,7 @@ def made_of(study: Study) -> dict[str, str]:
     files = {name: file_digest(name) for name in _named_files(study)}
     is_bundled = study.name in bundled() and study.file == f"{study.name}.toml"
     named = study.name if is_bundled else study.file or study.name
-    said: _MadeOf = {"study": named, "build": build_digest(), "files": files}
+    said: _TableProvenance = {"study": named, "build": build_digest(), "files": files}
     return {MADE_OF: json.dumps(said, sort_keys=True)}
 
 
@@ -61,7 +61,7 @@ def changes(table: Path) -> list[str]:
 
     Files that no longer exist are left out: the results are still those of their former content.
     """
-    said = _said_by(table)
+    said = _read_provenance(table)
     if said is None:
         return []
     found = [] if said["build"] == build_digest() else ["another build of emmclab wrote them"]
@@ -72,11 +72,11 @@ def changes(table: Path) -> list[str]:
 
 def study_of(table: Path) -> str:
     """Return the study of a table: its file, or the name of a bundled study."""
-    said = _said_by(table)
+    said = _read_provenance(table)
     return "STUDY" if said is None else said["study"]
 
 
-def _has_changed(name: str, said: _MadeOf, since_ns: int) -> bool:
+def _has_changed(name: str, said: _TableProvenance, since_ns: int) -> bool:
     path = Path(name)
     try:
         there = path.stat()
@@ -87,12 +87,12 @@ def _has_changed(name: str, said: _MadeOf, since_ns: int) -> bool:
     return digest([path]) not in (None, said["files"][name])
 
 
-def _said_by(table: Path) -> _MadeOf | None:
+def _read_provenance(table: Path) -> _TableProvenance | None:
     """Read the provenance of a table; None if it has none."""
     with contextlib.suppress(duckdb.Error, ValueError), questions() as asked:
         ask = "select decode(value) from parquet_kv_metadata($path) where decode(key) = $key"
         row = asked.execute(ask, {"path": str(table), "key": MADE_OF}).fetchone()
         said = json.loads(row[0]) if row else None
-        if isinstance(said, dict) and set(said) >= _MadeOf.__required_keys__:
-            return cast("_MadeOf", said)
+        if isinstance(said, dict) and set(said) >= _TableProvenance.__required_keys__:
+            return cast("_TableProvenance", said)
     return None

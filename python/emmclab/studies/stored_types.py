@@ -6,11 +6,11 @@ from typing import Any, NotRequired, TypedDict
 
 from emmclab.apps.result_types import KeptAppRun
 from emmclab.simulation.layers import Setting
-from emmclab.simulation.result_types import DeterministicFields, KeptFields
+from emmclab.simulation.result_types import DeterministicFields, StoredFields
 from emmclab.studies.cell_options import CellOptions
 
 
-class Asked(TypedDict):
+class CellParts(TypedDict):
     """The parts of a cell; the digests are those of files."""
 
     grid: str
@@ -25,7 +25,7 @@ class Asked(TypedDict):
     precondition_digest: NotRequired[str]
 
 
-class CellFields(Asked):
+class CellFields(CellParts):
     """Everything that determines the result of a cell, except the version; a profile has no device."""
 
     device: NotRequired[str]
@@ -82,7 +82,7 @@ class LiveSoftware(TypedDict):
     file_system: FileSystemFields
 
 
-class RunFields(KeptFields):
+class RunFields(StoredFields):
     """The result of a cell that ran on a device."""
 
     #: Only for applications: times and I/O.
@@ -91,7 +91,7 @@ class RunFields(KeptFields):
     live: NotRequired[LiveSoftware]
 
 
-class Run(DeterministicFields, Asked):
+class Run(DeterministicFields, CellParts):
     """A stored result with its cell."""
 
     trace: str

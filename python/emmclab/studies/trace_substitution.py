@@ -15,7 +15,7 @@ def stand_ins(results: Results) -> dict[str, str]:
     return {one["input"]: one["workload"] for one in used}
 
 
-def beside(results: Results, names: Sequence[str]) -> list[str]:
+def with_substitutes(results: Results, names: Sequence[str]) -> list[str]:
     """Return workloads by name, each followed by the recorded trace that replaces it."""
     recorded = {workload: name for name, workload in stand_ins(results).items()}
     return [one for name in names for one in (name, recorded.get(name)) if one]

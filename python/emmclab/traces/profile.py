@@ -13,7 +13,7 @@ from emmclab.traces.journal import Journal
 from emmclab.traces.ledger_text import ledger_line
 from emmclab.traces.notebook import profile_html
 from emmclab.traces.profile_fields import JUMP_FIELDS, KEY_FIELDS, TABLES, jump_cells
-from emmclab.traces.profile_types import ClockJump, Judged, Reissues
+from emmclab.traces.profile_types import ClockJump, JudgedFinding, Reissues
 
 
 class Text(str):
@@ -43,7 +43,7 @@ class Profile(Document):
         return str(self["name"])
 
     @property
-    def findings(self) -> list[Judged]:
+    def findings(self) -> list[JudgedFinding]:
         """The paper's six characteristics and five implications, judged on this trace.
 
         >>> import emmclab

@@ -22,7 +22,7 @@ class DeviceRecord(TypedDict):
     settings: dict[str, Any]
 
 
-class MadeFrom(TypedDict, total=False):
+class ProvenanceFields(TypedDict, total=False):
     """Provenance of a result; empty for a result that a study stores."""
 
     version: str

@@ -28,7 +28,7 @@ from emmclab.cli.output_files import in_a_folder
 from emmclab.cli.progress import Working
 from emmclab.cli.simulation_options import Capacity, DeviceName, Layers, Second, Settings, configured, layered
 from emmclab.simulation.provenance import Provenance
-from emmclab.traces.provenance_types import MadeFrom
+from emmclab.traces.provenance_types import ProvenanceFields
 
 
 def register(app: typer.Typer) -> None:
@@ -87,7 +87,7 @@ def live(
     _show(found, model, as_json, made)
 
 
-def _show(found: AppResult, model: AppResult, as_json: bool, made: MadeFrom) -> None:
+def _show(found: AppResult, model: AppResult, as_json: bool, made: ProvenanceFields) -> None:
     if as_json:
         both = {"live": found.to_dict(), "model": model.to_dict(), "agreement": agreement(found, model)}
         print_json(both | {"provenance": made})

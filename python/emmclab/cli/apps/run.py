@@ -24,7 +24,7 @@ from emmclab.cli.apps.run_options import (
     software,
     write_page,
 )
-from emmclab.cli.console import say
+from emmclab.cli.console import print_stderr
 from emmclab.cli.declared_options import Perfetto
 from emmclab.cli.help_format import examples
 from emmclab.cli.options import AsJson, option, with_groups
@@ -96,9 +96,9 @@ def run(
         parts = parts_of(result) if what_if == ["all"] else once(what_if)
         faster = [running.run(application, chosen, network, what_if=[part], **options) for part in parts]
     if events is not None:
-        say(f"requests: {events}")
+        print_stderr(f"requests: {events}")
     if perfetto is not None:
-        say(f"picture: {perfetto}")
+        print_stderr(f"picture: {perfetto}")
     made = Provenance([chosen]).to_dict()
     write_page([result], faster, html, made)
     show_results([result], faster, as_json, made)

@@ -17,16 +17,16 @@ from emmclab.apps.closed_loop import (
     order_note_of,
     run_application,
 )
-from emmclab.cli.console import print_json, say, say_note, stdout
+from emmclab.cli.console import print_json, print_note, print_stderr, stdout
 from emmclab.cli.name_completion import application_names, host_names, network_names, several
-from emmclab.cli.options import listed, option
+from emmclab.cli.options import option, split_names
 from emmclab.cli.output_files import in_a_folder
 from emmclab.cli.progress import Working
 from emmclab.cli.simulation_options import DEVICE_OPTION, Images, configured, device_names
 from emmclab.cli.used_device import Used, preconditioned
 from emmclab.errors import ConfigError
 from emmclab.simulation.layers import Setting
-from emmclab.traces.provenance_types import MadeFrom
+from emmclab.traces.provenance_types import ProvenanceFields
 
 if TYPE_CHECKING:
     from emmclab.apps.solutions import Solution
@@ -215,19 +215,20 @@ def files(filesystems: Sequence[str], sync: str | None) -> Files:
 
 
 def _classes(text: str) -> list[str]:
-    return listed(text, "class of files", "--sync", "database,cache")
+    return split_names(text, "class of files", "--sync", "database,cache")
 
 
 def devices_of(text: str, settings: Sequence[str], capacity: str | None) -> list[Device]:
     """Return the devices that --device names."""
     return [
-        configured(one, settings, capacity) for one in listed(text, "device", "--device", "nexus5,sdcard")
+        configured(one, settings, capacity)
+        for one in split_names(text, "device", "--device", "nexus5,sdcard")
     ]
 
 
 def networks_of(text: str) -> list[str]:
     """Return the networks that --network names."""
-    return listed(text, "network", "--network", "wifi,usb")
+    return split_names(text, "network", "--network", "wifi,usb")
 
 
 def require_single(command: str, device: str, network: str) -> None:
@@ -242,18 +243,18 @@ def require_single(command: str, device: str, network: str) -> None:
 
 
 def write_page(
-    results: Sequence[AppResult], faster: Sequence[AppResult], html: Path | None, made: MadeFrom
+    results: Sequence[AppResult], faster: Sequence[AppResult], html: Path | None, made: ProvenanceFields
 ) -> None:
     """Write the page of runs, if requested."""
     if html is not None:
         from emmclab.pages.applications import write_apps_report
 
         write_apps_report(results, faster, html, made)
-        say(f"report: {html}")
+        print_stderr(f"report: {html}")
 
 
 def show_results(
-    results: Sequence[AppResult], faster: Sequence[AppResult], as_json: bool, made: MadeFrom
+    results: Sequence[AppResult], faster: Sequence[AppResult], as_json: bool, made: ProvenanceFields
 ) -> None:
     """Print runs, and the same run with faster parts of the storage."""
     if as_json:
@@ -264,9 +265,9 @@ def show_results(
                 {"part": run.app["what_if"][0], "runtime_ns": run.app["runtime_ns"]} for run in faster
             ]
         for text in dict.fromkeys(text for result in (*results, *faster) for text in result.warnings):
-            say(f"warning: {text}")
+            print_stderr(f"warning: {text}")
         print_json(found | {"provenance": made})
-        say_note(order_note_of(results, made), aside=True)
+        print_note(order_note_of(results, made), aside=True)
         return
     from emmclab.cli.apps.show_applications import show_run, show_runs, show_what_if
 
@@ -274,6 +275,6 @@ def show_results(
         show_run(stdout(), results[0])
     else:
         show_runs(stdout(), results)
-        say_note(order_note_of(results, made), aside=False)
+        print_note(order_note_of(results, made), aside=False)
     if faster:
         show_what_if(stdout(), results[0], faster)

@@ -6,7 +6,7 @@ import typer
 
 from emmclab.apps.closed_loop import application_text
 from emmclab.cli.apps.run_options import Application
-from emmclab.cli.console import put
+from emmclab.cli.console import print_stdout
 from emmclab.cli.help_format import examples
 
 
@@ -17,4 +17,4 @@ def register(app: typer.Typer) -> None:
 
 def show(application: Application) -> None:
     """Print the file of an application, with its sources and assumptions."""
-    put(application_text(application).rstrip("\n"))
+    print_stdout(application_text(application).rstrip("\n"))

@@ -10,7 +10,7 @@ from emmclab.pages.plots.figure import Chart, Rows, specification
 from emmclab.pages.plots.profile_figures import FIGURES
 from emmclab.pages.plots.vega import convert
 from emmclab.pages.theme import LIGHT
-from emmclab.runtime.files import to_csv, write_whole
+from emmclab.runtime.files import to_csv, write_atomically
 from emmclab.traces.profile import Profile
 
 #: Fonts that can be embedded into PDF here, unlike those of the page.
@@ -26,9 +26,9 @@ def write_charts(charts: Iterable[tuple[str, Chart, Rows]], folder: Path) -> int
     for name, chart, rows in charts:
         stem = re.sub(r"[^\w.-]+", "_", name)
         spec = specification(chart.properties(width=_WIDTH))
-        write_whole(folder / f"{stem}.svg", convert("vegalite_to_svg", spec, config=LIGHT))
-        write_whole(folder / f"{stem}.pdf", convert("vegalite_to_pdf", spec, config=_PDF))
-        write_whole(folder / f"{stem}.csv", to_csv(rows))
+        write_atomically(folder / f"{stem}.svg", convert("vegalite_to_svg", spec, config=LIGHT))
+        write_atomically(folder / f"{stem}.pdf", convert("vegalite_to_pdf", spec, config=_PDF))
+        write_atomically(folder / f"{stem}.csv", to_csv(rows))
         count += 1
     return count
 

@@ -15,7 +15,7 @@ from emmclab.papers.measures import table
 from emmclab.papers.page_charts import Drawing
 from emmclab.papers.pages import assemble_page
 from emmclab.studies.results import Results
-from emmclab.studies.trace_substitution import beside, in_place, stand_ins
+from emmclab.studies.trace_substitution import in_place, stand_ins, with_substitutes
 from emmclab.traces.ledger_text import ledger_line
 from emmclab.traces.profile import Profile
 from emmclab.traces.profile_fields import TABLES, Field
@@ -89,7 +89,7 @@ def _rows(results: Results, fields: Sequence[Field]) -> list[_WorkloadRow]:
     for name in results.profiles:
         if name in workload_of:
             continue
-        made, *recorded = beside(results, [name])
+        made, *recorded = with_substitutes(results, [name])
         lines = [(f"{name}, recorded", one) for one in recorded]
         label = f"{name}, made" if recorded else f"{name} (recorded)" if name in results.recorded else name
         row = published_row(name)

@@ -6,18 +6,18 @@ from emmclab.real_devices.durability.log import Log, Run, Session, line, read_lo
 from emmclab.real_devices.durability.loss_probability import bounds, clean_cuts_needed
 from emmclab.real_devices.durability.readback import judge
 from emmclab.real_devices.durability.summary import Report, report_of
-from emmclab.real_devices.durability.targets import Closing, Target, opened, refuse_same_disk
+from emmclab.real_devices.durability.targets import Closing, Target, open_target, refuse_same_disk
 from emmclab.real_devices.durability.verdict import FINDINGS, WEAKNESSES, Verdict
-from emmclab.real_devices.durability.writer import Ended, write
+from emmclab.real_devices.durability.writer import RunEnd, write
 
 __all__ = [
     "FINDINGS",
     "WEAKNESSES",
     "Closing",
-    "Ended",
     "Log",
     "Report",
     "Run",
+    "RunEnd",
     "Session",
     "Target",
     "Verdict",
@@ -25,7 +25,7 @@ __all__ = [
     "clean_cuts_needed",
     "judge",
     "line",
-    "opened",
+    "open_target",
     "read_log",
     "refuse_same_disk",
     "report_of",

@@ -23,7 +23,7 @@ from msgspec import ValidationError, convert
 
 from emmclab.errors import FormatError, InputError
 from emmclab.real_devices.durability.records import BLOCK
-from emmclab.real_devices.durability.target_identity import KnownTarget
+from emmclab.real_devices.durability.target_identity import TargetIdentity
 from emmclab.real_devices.durability.verdict import Verdict
 from emmclab.real_devices.durability.write_pattern import Plan
 
@@ -70,7 +70,7 @@ def parts_of(text: bytes) -> list[Any] | None:
     return parts if isinstance(parts, list) else None
 
 
-class Ended(TypedDict):
+class WriterEnd(TypedDict):
     """Why the writers stopped: a keyword, and the message of the operating system."""
 
     reason: str
@@ -92,10 +92,10 @@ class Run:
     """
 
     plan: Plan
-    target: KnownTarget
+    target: TargetIdentity
     boot: str | None
     acknowledged: list[list[int]]
-    end: Ended | None = None
+    end: WriterEnd | None = None
     verdict: Verdict | None = None
     damaged: int = 0
 
@@ -177,7 +177,7 @@ def _take(parts: list[Any], runs: dict[int, Run]) -> bool:
                 {"version": 1, "plan": dict(plan), "target": dict(target), "boot": str() | None as boot},
             ]:
                 made = Plan(number, **plan)
-                known = convert(target, KnownTarget)
+                known = convert(target, TargetIdentity)
                 if (
                     [type(value) for value in made] != [int, int, int, bool, bool]
                     or not 0 < made.writers <= made.blocks <= _MOST_BLOCKS
@@ -198,7 +198,7 @@ def _take(parts: list[Any], runs: dict[int, Run]) -> bool:
                     return False
                 run.acknowledged[writer].append(step)
             case ["end", int(number), dict(end)]:
-                runs[number].end = convert(end, Ended)
+                runs[number].end = convert(end, WriterEnd)
             case ["checked", int(number), dict(verdict)]:
                 runs[number].verdict = convert(verdict, Verdict)
             case _:
@@ -304,7 +304,7 @@ def _appended(path: Path) -> int:
     return file
 
 
-def begin(log: Log, plan: Plan, target: KnownTarget) -> None:
+def begin(log: Log, plan: Plan, target: TargetIdentity) -> None:
     """Append the first line of a run."""
     settings = plan._asdict()
     number = settings.pop("run")

@@ -9,7 +9,7 @@ import threading
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from emmclab.errors import ConfigError, InputError
-from emmclab.real_devices.durability.target_identity import KnownTarget
+from emmclab.real_devices.durability.target_identity import TargetIdentity
 from emmclab.real_devices.durability.write_pattern import Kind
 
 _GREETING = struct.Struct(">8sQH")
@@ -113,7 +113,7 @@ class Nbd:
         """Whether the server supports trim, or write zeroes."""
         return bool(self._flags & (_CAN_TRIM if kind is Kind.TRIM else _CAN_ZERO))
 
-    def known(self) -> KnownTarget:
+    def known(self) -> TargetIdentity:
         """Return name and size; the protocol reports nothing more."""
         return {"name": self.name, "bytes": self.size, "identity": {}}
 

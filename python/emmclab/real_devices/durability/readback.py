@@ -88,7 +88,7 @@ def judge(run: Run, target: Target, *, same_device: bool = False) -> Verdict:
     # Blocks that are missing on a device that returned with a smaller capacity.
     held |= {block: [GARBAGE] * SECTORS for block in range(readable, run.plan.blocks)}
     _check_content(run, target, held, same_device)
-    judging = _Judging(run, held)
+    judging = _VerdictBuilder(run, held)
     for block, content in held.items():
         judging.judge(block, content)
     return judging.verdict
@@ -148,7 +148,7 @@ def is_cut(run: Run) -> bool:
     return now is None or now != run.boot
 
 
-class _Judging:
+class _VerdictBuilder:
     """Builds the verdict on a run, block by block."""
 
     def __init__(self, run: Run, held: dict[int, list[Content]]) -> None:
@@ -176,7 +176,7 @@ class _Judging:
         )
         acknowledged = set(run.acknowledged[number])
         known = max([newest, *acknowledged])
-        begun = list(_begun(run, number, known))
+        begun = list(_possible_steps(run, number, known))
         writer = _Writer(newest=newest, known=known)
         for step in begun:
             if step.number in acknowledged and step.kind.is_flush:
@@ -250,7 +250,7 @@ class _Judging:
         return f"data of step {sector.number:,}" if sector.number else "data of the first pass"
 
 
-def _begun(run: Run, writer: int, known: int) -> Iterator[Step]:
+def _possible_steps(run: Run, writer: int, known: int) -> Iterator[Step]:
     """Yield the steps of a writer that may have begun: the known steps, and all up to the syncs in progress.
 
     Steps that are missing in the log matter if they wrote zeros: a sector of zeros does not identify its

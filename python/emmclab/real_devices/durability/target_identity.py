@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TypedDict
 
 
-class KnownTarget(TypedDict):
+class TargetIdentity(TypedDict):
     """Properties of a target; `identity` contains what the device reports about itself, by name."""
 
     name: str

@@ -15,9 +15,9 @@ from typing import Protocol
 
 from emmclab.errors import ConfigError, InputError
 from emmclab.real_devices.durability.nbd_client import Nbd, is_nbd
-from emmclab.real_devices.durability.target_identity import KnownTarget
+from emmclab.real_devices.durability.target_identity import TargetIdentity
 from emmclab.real_devices.durability.write_pattern import Kind
-from emmclab.real_devices.probe.targets import opened_directly
+from emmclab.real_devices.probe.targets import open_direct
 
 #: ioctl requests of `linux/fs.h`.
 _BLKDISCARD, _BLKZEROOUT = 0x1277, 0x127F
@@ -51,14 +51,14 @@ class Target(Protocol):
     def can(self, kind: Kind) -> bool:
         """Return whether the target supports trim, or write zeroes; this is tried on its first block."""
 
-    def known(self) -> KnownTarget:
+    def known(self) -> TargetIdentity:
         """Return the properties by which the target is recognised."""
 
     def close(self) -> None:
         """Close the target."""
 
 
-def opened(target: str, *, write: bool) -> Target:
+def open_target(target: str, *, write: bool) -> Target:
     """Open a target: a block device, a file, or `nbd+unix:///?socket=PATH`.
 
     Raises:
@@ -82,7 +82,7 @@ class Direct:
 
     def __init__(self, path: Path, *, write: bool) -> None:
         """Open the target; for writing, a block device must not be in use."""
-        self._file = opened_directly(path, write=write)
+        self._file = open_direct(path, write=write)
         self.name = str(path)
         self.size = os.lseek(self._file, 0, os.SEEK_END)
         self._is_block = stat.S_ISBLK(os.fstat(self._file).st_mode)
@@ -135,7 +135,7 @@ class Direct:
             raise
         return True
 
-    def known(self) -> KnownTarget:
+    def known(self) -> TargetIdentity:
         """Return the name, the size, and the identity that the device reports."""
         return {"name": self.name, "bytes": self.size, "identity": self._identity()}
 

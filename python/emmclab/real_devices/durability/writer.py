@@ -28,7 +28,7 @@ _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 
 @dataclass(frozen=True)
-class Ended:
+class RunEnd:
     """How a run ended.
 
     Attributes:
@@ -91,7 +91,7 @@ def records(plan: Plan, first: int, count: int, number: int) -> bytes:
 
 def write(
     target: Target, log: Log, span: int, *, ready: Callable[[], None], asked_to_end: Callable[[], bool]
-) -> Ended:
+) -> RunEnd:
     """Write records to the first `span` bytes of a target until it fails or the caller requests the end.
 
     `ready` is called when everything has been written once and the power may be cut.
@@ -121,7 +121,7 @@ def write(
     said = (work.gone[0].strerror or str(work.gone[0])) if work.gone else None
     with contextlib.suppress(InputError):  # The device of the log may have lost its power, too.
         log.add("end", work.plan.run, {"reason": reason, "said": said})
-    return Ended(reason, sum(work.syncs), said)
+    return RunEnd(reason, sum(work.syncs), said)
 
 
 def _planned(target: Target, span: int) -> Plan:

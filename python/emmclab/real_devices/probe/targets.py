@@ -48,7 +48,7 @@ class Simulated:
         return [ns / 1e6 for ns in took]
 
 
-def opened_directly(path: Path, *, write: bool, flags: int = 0) -> int:
+def open_direct(path: Path, *, write: bool, flags: int = 0) -> int:
     """Open a block device or a file with direct I/O; for writing, a block device must not be in use.
 
     Raises:
@@ -79,7 +79,7 @@ class Disk:
         Raises:
             InputError: it cannot be opened, or its file system does not support direct I/O.
         """
-        self._file = opened_directly(path, write=write, flags=os.O_DSYNC if write else 0)
+        self._file = open_direct(path, write=write, flags=os.O_DSYNC if write else 0)
         self.name = str(path)
         self.size_kb = os.lseek(self._file, 0, os.SEEK_END) // 1024
         # Direct I/O needs page-aligned memory, hence the mapping; random bytes do not compress.

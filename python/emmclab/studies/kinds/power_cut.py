@@ -13,10 +13,10 @@ from emmclab.crash import workloads
 from emmclab.crash.broken_promise import COMMANDS, LEVELS, Finding
 from emmclab.crash.explore import Exploration, Options
 from emmclab.crash.recording import Workload
-from emmclab.crash.scratch_folders import ended_by_sigterm, scratch
+from emmclab.crash.scratch_folders import exit_on_sigterm, scratch
 from emmclab.crash.shards import explore_in_parallel
-from emmclab.crash.stored_log import Kept, Session
-from emmclab.crash.summary import shown
+from emmclab.crash.stored_log import Session, StoredLog
+from emmclab.crash.summary import finding_fields
 from emmclab.errors import ConfigError, EmmclabError, UnsupportedError
 from emmclab.live.serve import require_loop, require_tools
 from emmclab.runtime.table_row import Row
@@ -131,7 +131,7 @@ def run_cuts(
         EmmclabError: the workload failed, or the states cannot be recovered as requested.
     """
     if logs is None:
-        with ended_by_sigterm(), scratch() as folder:
+        with exit_on_sigterm(), scratch() as folder:
             return run_cuts(
                 *(workload, device, options, seed, folder),
                 layers=layers,
@@ -184,7 +184,7 @@ def run_cuts(
 
 
 def _result(
-    workload: str, layers: Sequence[str], kept: Kept, chosen: Options, found: Exploration
+    workload: str, layers: Sequence[str], kept: StoredLog, chosen: Options, found: Exploration
 ) -> CutResult:
     """Return the result of a cell: counts, the verdict, and the broken promises, by level."""
     mode, level = workloads.sqlite_setting(workload) or (None, None)
@@ -210,8 +210,8 @@ def _result(
         documented_states=sum(tally.documented for tally in found.verdicts.values()),
         lost={level: any(one.level == level for one in in_states) for level in LEVELS},
         first=_first(first),
-        findings=[shown(kept, chosen, one) for one in findings],
-        documented=[shown(kept, chosen, one) for one in documented],
+        findings=[finding_fields(kept, chosen, one) for one in findings],
+        documented=[finding_fields(kept, chosen, one) for one in documented],
         host=host(),
     )
 
