@@ -19,7 +19,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conftest import ROOT, Reproduced, emmclab, emmclab_json, need
-from emmclab.devices.device import Device
 from emmclab.errors import ConfigError
 from emmclab.papers import sources
 from emmclab.papers.claims import (
@@ -42,9 +41,10 @@ from emmclab.papers.claims import (
     studies_of,
     verdict,
 )
-from emmclab.papers.iiswc15.readings import PRIMARY, readings
-from emmclab.papers.measuring import find_measure, taken
+from emmclab.papers.iiswc15.page_size_readings import PRIMARY, readings
+from emmclab.papers.measures import find_measure, run_measure
 from emmclab.papers.registry import WORKS, papers, studies
+from emmclab.simulation.device import Device
 from emmclab.studies import Results, Study
 from emmclab.studies.store import Store
 from emmclab.traces.reading import read
@@ -372,14 +372,14 @@ def test_with_the_source_recorded_a_tested_claim_is_restated(
 
 
 def test_what_a_measure_reads_is_recorded(results: dict[str, Results]) -> None:
-    _, reads = taken(find_measure("iiswc15", "characteristics.no_wait"), results["iiswc15"])
+    _, reads = run_measure(find_measure("iiswc15", "characteristics.no_wait"), results["iiswc15"])
     assert {field for _, field in reads.profiles} == {"no_wait_pct"}
     assert list(reads.tables) == ["iiswc15_table4_timing"]
     assert not reads.runs
-    _, reads = taken(find_measure("iiswc15", "hybrid.hybrid_mean"), results["iiswc15"])
+    _, reads = run_measure(find_measure("iiswc15", "hybrid.hybrid_mean"), results["iiswc15"])
     grids = {"hybrid", "ssdsim-4k", "ssdsim-8k", "ssdsim-8k-aligned", "ssdsim-hps"}
     assert {run["grid"] for run in reads.runs.values()} == grids
-    _, reads = taken(find_measure("iiswc15", "hybrid.split_20k"), results["iiswc15"])
+    _, reads = run_measure(find_measure("iiswc15", "hybrid.split_20k"), results["iiswc15"])
     assert list(reads.devices) == ["iiswc15-8ps", "iiswc15-hps"]
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from emmclab.crash.broken_promise import CutTally, Finding
 from emmclab.crash.checks import CheckFiles, CheckLog, CheckSqlite
 from emmclab.crash.explore import Exploration
-from emmclab.crash.finding import CutTally, Finding
 from emmclab.crash.workloads import record, sqlite_setting
 
 

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from conftest import ROOT, Reproduced, emmclab, emmclab_json
-from emmclab.devices.device import Device
 from emmclab.errors import ConfigError
 from emmclab.papers.findings.findings import declared
+from emmclab.simulation.device import Device
 from emmclab.studies import Pool, Results, Study
 from emmclab.studies.cell import Cell
 from emmclab.studies.grid import Grid

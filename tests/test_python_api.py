@@ -10,7 +10,7 @@ import pytest
 
 import emmclab
 from conftest import biotracer
-from emmclab.devices.device import Device
+from emmclab.simulation.device import Device
 from emmclab.traces.workload import Workload
 
 

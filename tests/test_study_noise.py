@@ -8,19 +8,19 @@ from typing import Any
 import pytest
 
 from conftest import emmclab
-from emmclab.devices.advise import Advice, Advised
-from emmclab.devices.advise_journal import JournalAdvice
-from emmclab.devices.advise_state import GIVEN, State
-from emmclab.devices.intervals import positive_interval
-from emmclab.devices.result import Result
-from emmclab.devices.result_text import comparison_headlines
-from emmclab.pages.plots.swept import over_values
+from emmclab.advice.advise import Advice, Advised
+from emmclab.advice.device_state import GIVEN, State
+from emmclab.advice.journal_modes import JournalAdvice
+from emmclab.comparison.fastest_device import comparison_headlines
+from emmclab.comparison.seed_statistics import positive_interval
+from emmclab.pages.plots.sweep import over_values
 from emmclab.pages.search import headline as search_headline
 from emmclab.pages.study import figures, headline
+from emmclab.simulation.result import Result
 from emmclab.studies import Results, Study
 from emmclab.studies.effects import effects_of
-from emmclab.studies.search import Found, Objective, Trial
-from emmclab.studies.space import Space
+from emmclab.studies.search import Objective, SearchResult, Trial
+from emmclab.studies.search_space import Space
 from emmclab.studies.summary import summaries
 from emmclab.studies.verdicts import rankings
 
@@ -223,7 +223,7 @@ def _advice(name: str, by_seed: dict[int, float]) -> Advice:
 
 
 def test_a_search_counts_the_trials_that_are_not_told_from_the_front() -> None:
-    def found(*means: list[float]) -> Found:
+    def found(*means: list[float]) -> SearchResult:
         trials = [
             Trial(
                 "grid",
@@ -236,7 +236,7 @@ def test_a_search_counts_the_trials_that_are_not_told_from_the_front() -> None:
             for number, values in enumerate(means)
         ]
         study = Study("s", "", ("x",), ())
-        return Found(study, (Objective("waf"),), Space("g", (), ()), trials, 3, 1, 3)
+        return SearchResult(study, (Objective("waf"),), Space("g", (), ()), trials, 3, 1, 3)
 
     said = search_headline(found([1.0], [1.03], [2.0]))
     assert "1 other trial is not told apart from it" in said and "`seeds = [" in said

@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from emmclab.apps.solutions import SOLUTIONS
-from emmclab.devices.device import Device
-from emmclab.studies.cut_result import CutOptions
-from emmclab.studies.kinds.cuts import run_cuts
+from emmclab.simulation.device import Device
+from emmclab.studies.kinds.power_cut import run_cuts
+from emmclab.studies.power_cut_cell import CutOptions
 
 _OUT = Path(__file__).parents[2] / "python/emmclab/data/pilot-risks.json"
 _DEVICE, _CAPACITY = "emmc51-cache", "256MB"

@@ -10,12 +10,12 @@ from rich.console import Console
 from rich.text import Text
 
 from emmclab.cli.claims import show_claims, show_headline, show_settled
-from emmclab.cli.console import print_json, say, stdout
-from emmclab.cli.helping import examples
-from emmclab.cli.names import paper_study_names
+from emmclab.cli.console import print_json, print_stderr, stdout
+from emmclab.cli.help_format import examples
+from emmclab.cli.name_completion import paper_study_names
 from emmclab.cli.options import AsJson, Figures, Reading, with_groups
-from emmclab.cli.outputs import in_a_folder
-from emmclab.cli.studies import (
+from emmclab.cli.output_files import in_a_folder
+from emmclab.cli.study_options import (
     RESULTS,
     Fresh,
     Jobs,
@@ -78,7 +78,7 @@ def reproduce(
         recordings_of(traces, [], reading)
         _findings(html, figures, results, jobs, recorded_traces(trace), reading, fresh=fresh, as_json=as_json)
         return
-    study_of = studies()[_known(paper)]
+    study_of = studies()[_check_study(paper)]
     recorded = recorded_traces(trace)
     study = Study.named(paper)
     if traces is not None and study.traces is not None:
@@ -104,7 +104,7 @@ def reproduce(
         show_claims(console, judged)
         show_settled(console, judged)
     if figures is not None:
-        say(f"figures: {count} in {figures}")
+        print_stderr(f"figures: {count} in {figures}")
     console.print(Text(f"Results: {found.digest} in {results / study.name}"), soft_wrap=True)
     console.print(Text(f"Report: {html.resolve()}"), soft_wrap=True)
     show_headline(console, judged)
@@ -124,9 +124,9 @@ def _findings(
 ) -> None:
     """Run the studies that the findings need, profile recorded traces, and write the page of the findings."""
     from emmclab.cli.profile import run
-    from emmclab.papers.drawing import write_drawings
     from emmclab.papers.findings import findings_page
     from emmclab.papers.findings.findings import declared, studies
+    from emmclab.papers.page_charts import write_drawings
     from emmclab.studies import Study
     from emmclab.traces.reading import read
 
@@ -146,7 +146,7 @@ def _findings(
         console.print(Text(said), soft_wrap=True)
         console.print(Text(f"{one.id}; {one.command}\n", "dim"), soft_wrap=True)
     if figures is not None:
-        say(f"figures: {count} in {figures}")
+        print_stderr(f"figures: {count} in {figures}")
     console.print(Text(f"Report: {html.resolve()}"), soft_wrap=True)
 
 
@@ -161,7 +161,7 @@ def _name_the_rest(console: Console, study: str, judged: int) -> None:
         console.print(text, markup=False, soft_wrap=True)
 
 
-def _known(study: str) -> str:
+def _check_study(study: str) -> str:
     """Reject a name that is not a study of a paper."""
     from emmclab.papers.registry import papers, studies
 

@@ -9,14 +9,15 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from emmclab.cli.bars import bar
-from emmclab.cli.show import framed
-from emmclab.devices.result import DURABILITY, Result, second_figures, ufs_figures, wait_figures
-from emmclab.devices.result_fields import ResultField, layer_field, result_field, shown_fields
-from emmclab.devices.result_text import (
-    beside_notes,
-    beside_rows,
-    comparison_headlines,
+from emmclab.cli.show_profile import framed
+from emmclab.cli.unicode_bars import bar
+from emmclab.comparison.fastest_device import comparison_headlines
+from emmclab.comparison.recorded_vs_simulated import comparison_notes, comparison_rows
+from emmclab.comparison.seed_statistics import spread
+from emmclab.runtime.number_format import signed
+from emmclab.simulation.result import DURABILITY, Result, second_figures, ufs_figures, wait_figures
+from emmclab.simulation.result_fields import ResultField, layer_field, result_field, shown_fields
+from emmclab.simulation.result_text import (
     completion,
     device_before,
     headline,
@@ -25,10 +26,8 @@ from emmclab.devices.result_text import (
     warnings_by_text,
     without_slc,
 )
-from emmclab.devices.result_types import Lifetime, PercentileRow, UfsUse
-from emmclab.devices.spread import spread
-from emmclab.runtime.signed import signed
-from emmclab.traces.ledger import ledger_line
+from emmclab.simulation.result_types import Lifetime, PercentileRow, UfsUse
+from emmclab.traces.ledger_text import ledger_line
 from emmclab.traces.profile_options import percentile_label
 
 
@@ -69,7 +68,7 @@ def show_notes(console: Console, results: Sequence[Result]) -> None:
         console.print(Text(f"note: {text}", "dim"), soft_wrap=True)
 
 
-def show_beside(
+def show_recorded_vs_simulated(
     console: Console, rows: Sequence[tuple[str, ...]], headings: Sequence[str], notes: Sequence[str]
 ) -> None:
     """Print a table of recorded and simulated figures, and notes on the limits of the comparison."""
@@ -152,8 +151,11 @@ def show_result(console: Console, result: Result) -> None:
     console.print(Text(f"{result.run_name}: {headline(result)}", "bold"), soft_wrap=True)
     show_provenance(console, [result])
     if result.fields["recorded"]["response"]["all"]["recorded_ms"] is not None:
-        show_beside(
-            console, beside_rows(result), ("", "Recorded", "Simulated", "Error"), beside_notes([result])
+        show_recorded_vs_simulated(
+            console,
+            comparison_rows(result),
+            ("", "Recorded", "Simulated", "Error"),
+            comparison_notes([result]),
         )
     console.print()
     parallel = f"parallelism {result.fields['configuration']['parallelism']}"

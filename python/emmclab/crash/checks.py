@@ -11,10 +11,10 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import Protocol
 
-from emmclab.crash import generated, workloads
-from emmclab.crash.expected import CheckPrograms
-from emmclab.crash.found import Files, Lost
-from emmclab.crash.scratch import in_memory, scratch
+from emmclab.crash import generated_programs, workloads
+from emmclab.crash.expected_files import CheckPrograms
+from emmclab.crash.recovered_files import Files, Lost
+from emmclab.crash.scratch_folders import in_memory, scratch
 
 
 class Check(Protocol):
@@ -258,7 +258,7 @@ class CheckSqlite:
 
 def check_for(workload: str, *, garbles: bool = False) -> Check:
     """Return the check of a workload; `garbles`: sectors of a write in flight may contain garbage."""
-    if workload == generated.CHECK:
+    if workload == generated_programs.CHECK:
         return CheckPrograms()
     base = workload.removesuffix(workloads.UNSYNCED)
     if base == "files":

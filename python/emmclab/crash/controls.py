@@ -15,13 +15,13 @@ from typing import cast
 
 from emmclab import _core
 from emmclab.crash.explore import Options, judge_of
-from emmclab.crash.found import Lost
-from emmclab.crash.generated import CHECK
-from emmclab.crash.grounds import command_of
+from emmclab.crash.generated_programs import CHECK
 from emmclab.crash.guest.states import GuestMounts, guest_of
 from emmclab.crash.json_types import ControlFields, State
 from emmclab.crash.judging import Judge, lines_of
 from emmclab.crash.recording import MOUNTED, WRITTEN_BACK
+from emmclab.crash.recovered_files import Lost
+from emmclab.crash.verdict_inputs import command_of
 from emmclab.errors import ConfigError
 
 #: The number among the states of `boundary` of the one with everything that was sent.

@@ -14,16 +14,16 @@ from typing import Any, NamedTuple
 
 from emmclab import __version__
 from emmclab.errors import InputError
-from emmclab.fleet.copy import Copy
-from emmclab.fleet.row import bins, reason, refused_row, row_of
-from emmclab.fleet.source import Source, source_of
-from emmclab.fleet.state import Profiled, State, state_of
+from emmclab.fleet.bucket_copy import Copy
+from emmclab.fleet.recording_row import bins, reason, refused_row, row_of
+from emmclab.fleet.recording_source import Source, source_of
 from emmclab.fleet.table import DamagedError, Table, write
+from emmclab.fleet.table_state import Profiled, State, state_of
 from emmclab.fleet.table_types import Description, Identity
 from emmclab.runtime.build import build_digest
 from emmclab.runtime.executors import Crash, Executor
 from emmclab.runtime.files import digest, printable, sweep
-from emmclab.traces.recordings import Recording, metadata_keys
+from emmclab.traces.recording_files import Recording, metadata_keys
 
 #: Maximum bytes or files of a batch of recordings: about a second of work, so that an interruption loses no
 #: more and the overhead of a task is negligible.

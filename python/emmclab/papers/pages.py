@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from emmclab.pages.assemble import assemble
-from emmclab.pages.head import Head, Provenance, Tile, lost
-from emmclab.pages.study import command_of, made_of
+from emmclab.pages.first_screen import Head, Provenance, Tile, lost
+from emmclab.pages.study import command_of, study_provenance
 from emmclab.papers.claims import (
     DIRECTION,
     NOT,
@@ -21,28 +21,28 @@ from emmclab.papers.claims import (
     judge_study,
     settled,
 )
-from emmclab.papers.drawing import Drawing, write_drawings
+from emmclab.papers.page_charts import Drawing, write_drawings
 from emmclab.papers.registry import studies
-from emmclab.runtime.files import write_whole
-from emmclab.studies.in_place import stand_ins
-from emmclab.studies.kept_types import About, RecordingsAbout
+from emmclab.runtime.files import write_atomically
 from emmclab.studies.results import Results
+from emmclab.studies.stored_types import About, RecordingsAbout
+from emmclab.studies.trace_substitution import stand_ins
 from emmclab.traces.reading import bundled_by_name
 
 _BADGES = {REPRODUCED: "yes", DIRECTION: "near", NOT: "no", RESTATED: "restated"}
 
 
-class Judged(NamedTuple):
+class JudgedStudy(NamedTuple):
     """The judged claims of a study, and the number of figures written."""
 
     claims: list[Claim]
     figures: int
 
 
-def write_judged_page(results: Results, html: Path, figures: Path | None) -> Judged:
+def write_judged_page(results: Results, html: Path, figures: Path | None) -> JudgedStudy:
     """Judge the claims of a study and write its page; with a folder, also write each figure as a file."""
     claims = judge_study(results)
-    return Judged(claims, write_page(results, claims, html, figures))
+    return JudgedStudy(claims, write_page(results, claims, html, figures))
 
 
 def write_page(results: Results, judged: Sequence[Claim], html: Path | None, figures: Path | None) -> int:
@@ -50,7 +50,7 @@ def write_page(results: Results, judged: Sequence[Claim], html: Path | None, fig
     page = page_of(results.about["name"])
     drawn = page.drawings(results)
     if html is not None:
-        write_whole(html, page.render(results, judged, drawn))
+        write_atomically(html, page.render(results, judged, drawn))
     return write_drawings(drawn, figures) if figures is not None else 0
 
 
@@ -117,7 +117,7 @@ def assemble_page(
             f"{command}: {about['cells']:,} results, SHA-256 {results.digest[:16]}",
             lines,
             lost(profile["ledger"] for profile in results.profiles.values()),
-            made_of(results, command),
+            study_provenance(results, command),
         ),
         beside={name: [_beside(claim) for claim in claims] for name, claims in (beside or {}).items()},
         about=about,

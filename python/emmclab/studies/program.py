@@ -14,14 +14,14 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import cast
 
-from emmclab.devices.device import Device
-from emmclab.devices.layers import Setting
 from emmclab.errors import InputError
 from emmclab.live.device import LiveDevice
 from emmclab.live.serve import MORE_PATH, require_loop, require_tools, serve
 from emmclab.runtime.toml_table import TomlTable
+from emmclab.simulation.device import Device
+from emmclab.simulation.layers import Setting
 from emmclab.studies.cell_options import ImageOptions
-from emmclab.studies.kept_types import FileSystemFields, LiveSoftware, RunFields
+from emmclab.studies.stored_types import FileSystemFields, LiveSoftware, RunFields
 
 #: Requirements of a live study on this machine in addition to the tools of its programs, with Debian
 #: packages.

@@ -11,10 +11,10 @@ from emmclab.pages.plots import Rows
 from emmclab.papers.advil12.bandwidth import lengths
 from emmclab.papers.dsn17.journaling import APPLICATIONS, AWARE, BASE, BOUND, DEVICES, over_ideal
 from emmclab.papers.iiswc15.implications import HELPS_PCT, by_input, helps, queued_changes, waf_by_pages
-from emmclab.papers.iiswc15.readings import EIGHT, FOUR, HYBRID, PRIMARY, mean_responses, over_8ps
-from emmclab.runtime.signed import signed
-from emmclab.studies.kept_types import Run
+from emmclab.papers.iiswc15.page_size_readings import EIGHT, FOUR, HYBRID, PRIMARY, mean_responses, over_8ps
+from emmclab.runtime.number_format import signed
 from emmclab.studies.results import Results
+from emmclab.studies.stored_types import Run
 from emmclab.traces.profile import Profile
 
 

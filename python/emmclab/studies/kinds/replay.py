@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import cast
 
-from emmclab.devices.result_types import KeptFields
-from emmclab.devices.run_options import RunOptions
 from emmclab.runtime.toml_table import TomlTable
-from emmclab.studies.cuts import Cuts
+from emmclab.simulation.result_types import StoredFields
+from emmclab.simulation.run_options import RunOptions
 from emmclab.studies.grid import AXES, FILES, REPLAYS, Grid, shared_fields
-from emmclab.studies.held import opened
 from emmclab.studies.input import Input, Sources
+from emmclab.studies.input_cache import open_cached
 from emmclab.studies.kinds.kind import GridKind, Work
+from emmclab.studies.power_cut_settings import Cuts
 
 
 class Replays(GridKind):
@@ -40,9 +40,9 @@ class Replays(GridKind):
         """Find a trace or a workload."""
         return sources.trace(name, seed, grid.requests)
 
-    def run(self, work: Work) -> KeptFields:
+    def run(self, work: Work) -> StoredFields:
         """Run the simulation."""
-        trace = opened(work.input)
+        trace = open_cached(work.input)
         given = {name: value for name, value in work.options.items() if name != "capacity"}
         # The study stores version, settings and digests once for all cells.
         fixed: RunOptions = {"seed": work.input.seed, "provenance": False}
