@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use emmclab_trace::{Error, Kind, Result};
+use emmclab_trace::{Error, ErrorClass, Result};
 
 use crate::model::WorkloadModel;
 
@@ -85,7 +85,7 @@ fn preset(name: &str) -> Result<(&'static str, &'static str)> {
     let found = presets().find(|(_, known, _)| known.eq_ignore_ascii_case(name));
     found.map(|(group, _, text)| (group, text)).ok_or_else(|| {
         let known = names().collect::<Vec<_>>().join(", ");
-        Error::new(Kind::Config, format!("there is no workload `{name}`"))
+        Error::new(ErrorClass::Config, format!("there is no workload `{name}`"))
             .hint(format!("choose one of: {known}"))
     })
 }
@@ -93,7 +93,7 @@ fn preset(name: &str) -> Result<(&'static str, &'static str)> {
 /// The text of a preset, with its comments. Case does not matter.
 ///
 /// # Errors
-/// [`Kind::Config`] if there is no such preset; the hint lists all presets.
+/// [`ErrorClass::Config`] if there is no such preset; the hint lists all presets.
 pub fn text(name: &str) -> Result<&'static str> {
     preset(name).map(|(_, text)| text)
 }
@@ -107,7 +107,7 @@ pub fn model(name: &str) -> Result<WorkloadModel> {
     let mut model = WorkloadModel::from_toml(text)?;
     if let Some((_, shared)) = MADE_FROM.iter().find(|(of, _)| *of == group) {
         let shared: BTreeMap<String, Vec<String>> =
-            toml::from_str(shared).map_err(|error| Error::new(Kind::Config, error.to_string()))?;
+            toml::from_str(shared).map_err(|error| Error::new(ErrorClass::Config, error.to_string()))?;
         for (key, sources) in shared {
             model.made_from.entry(key).or_insert(sources);
         }
