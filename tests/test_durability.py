@@ -509,7 +509,7 @@ def test_another_serial_number_is_refused_and_the_same_one_is_known(tmp_path: Pa
     run = read_log(log).runs[0]
     run.target["identity"] = {"serial": "0x1234"}
     other = Memory(size=MB // 2)
-    other.known = lambda: {"identity": {"serial": "0x9999"}}  # type: ignore[method-assign]
+    other.identity = lambda: {"identity": {"serial": "0x9999"}}  # type: ignore[method-assign]
     with pytest.raises(ConfigError, match="its serial is 0x9999"):
         judge(run, other, same_device=True)
 

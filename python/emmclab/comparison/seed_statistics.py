@@ -45,7 +45,7 @@ class Order(NamedTuple):
     best: int
     #: Indices of the candidates that cannot be distinguished from the best, in order; equal ones always
     #: belong to them.
-    alike: tuple[int, ...]
+    indistinguishable: tuple[int, ...]
     #: Number of seeds with which all candidates were run.
     seeds: int
     #: Whether close values can be distinguished: there are several seeds, or nothing is random.
