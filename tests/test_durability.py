@@ -100,7 +100,7 @@ class Memory:
     def can(self, _kind: Kind) -> bool:
         return True
 
-    def known(self) -> dict[str, Any]:
+    def identity(self) -> dict[str, Any]:
         return {"name": self.name, "bytes": self.size, "identity": {}}
 
     def close(self) -> None:

@@ -101,10 +101,10 @@ class ResultField(NamedTuple):
 
         Figures that differ have as many digits as show this.
 
-        >>> result_field("response.p99_ms").beside(0.0661, 0.0684)
+        >>> result_field("response.p99_ms").compared_texts(0.0661, 0.0684)
         ['0.0661 ms', '0.0684 ms']
-        >>> result_field("response.p99_ms").beside(26.0, 0.2652), result_field("response.p99_ms").beside(1, 1)
-        (['26.00 ms', '0.265 ms'], ['1.00 ms', '1.00 ms'])
+        >>> [result_field("response.p99_ms").compared_texts(*pair) for pair in ((26.0, 0.2652), (1, 1))]
+        [['26.00 ms', '0.265 ms'], ['1.00 ms', '1.00 ms']]
         """
         shown = [value / _BYTES[self.display_unit] if self.unit == "byte" else value for value in values]
         for more in range(_MOST_DIGITS):
