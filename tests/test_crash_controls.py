@@ -85,7 +85,7 @@ def test_a_check_reads_its_own_lines_and_no_foreign_output_ends_it(check: str) -
     for count in range(len(mixed) + 1):
         lines = told.lines[: told.understood[count]]
         judge = check_for(check)
-        found = ReadFiles(dict.fromkeys(judge.wanted(lines)), None)
+        found = ReadFiles(dict.fromkeys(judge.file_names(lines)), None)
         judge(found, lines)
 
 
@@ -99,7 +99,7 @@ WORDS = sorted({word for lines in [*UNDERSTOOD.values(), FOREIGN] for line in li
 def test_no_mixture_of_words_ends_a_check(check: str, lines: list[str]) -> None:
     told = lines_of(Printed(lines), check)  # type: ignore[arg-type]
     judge = check_for(check)
-    judge(ReadFiles(dict.fromkeys(judge.wanted(told.lines)), None), told.lines)
+    judge(ReadFiles(dict.fromkeys(judge.file_names(told.lines)), None), told.lines)
 
 
 def test_a_step_of_a_program_is_understood_only_where_it_may_follow() -> None:

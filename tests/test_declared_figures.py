@@ -140,8 +140,8 @@ def test_layers_and_the_second_device_have_the_words_and_digits_of_a_run(
     counts = [(layer_field(name), value) for name, value in layer.items() if name not in ("name", "left_out")]
     for field, value in (*second_figures(result["second_device"]), *counts):
         assert [field.label, field.text(value)] in [cells[:2] for cells in lines], field.path
-    declared = {field.unit: field.shown_unit for field in result_fields() if field.label}
-    assert all(field.shown_unit == declared[field.unit] for field, _ in counts)
+    declared = {field.unit: field.display_unit for field in result_fields() if field.label}
+    assert all(field.display_unit == declared[field.unit] for field, _ in counts)
 
 
 def test_the_live_view_has_the_words_and_digits_of_a_run() -> None:

@@ -100,7 +100,7 @@ class Memory:
     def can(self, _kind: Kind) -> bool:
         return True
 
-    def known(self) -> dict[str, Any]:
+    def identity(self) -> dict[str, Any]:
         return {"name": self.name, "bytes": self.size, "identity": {}}
 
     def close(self) -> None:
@@ -509,7 +509,7 @@ def test_another_serial_number_is_refused_and_the_same_one_is_known(tmp_path: Pa
     run = read_log(log).runs[0]
     run.target["identity"] = {"serial": "0x1234"}
     other = Memory(size=MB // 2)
-    other.known = lambda: {"identity": {"serial": "0x9999"}}  # type: ignore[method-assign]
+    other.identity = lambda: {"identity": {"serial": "0x9999"}}  # type: ignore[method-assign]
     with pytest.raises(ConfigError, match="its serial is 0x9999"):
         judge(run, other, same_device=True)
 

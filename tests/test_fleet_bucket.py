@@ -225,7 +225,7 @@ def test_processors_of_a_blktrace_recording_are_copied_together() -> None:
     first, second = source.recordings("*")
     assert (first.path, first.bytes, first.version.count(",")) == ("run/disk.blktrace.0", 14, 2)
     seen = []
-    for _, place in source.opened([first, second]):
+    for _, place in source.local_files([first, second]):
         assert isinstance(place, Path)
         seen.append(sorted(path.name for path in place.parent.iterdir()))
     assert seen == [["disk.blktrace.0", "disk.blktrace.1", "disk.blktrace.10"], ["other.blktrace.0"]]

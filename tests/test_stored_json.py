@@ -49,8 +49,8 @@ def test_a_damaged_description_of_a_log_is_named_with_the_command_that_writes_it
     for name, text in (("run.json", b"{"), ("options-123456.json", b"[")):
         (folder / name).write_bytes(text)
     with pytest.raises(InputError, match=r"run\.json: this file is damaged") as caught:
-        Session(tmp_path).again("c3f2:8812:17:123456")
+        Session(tmp_path).find_state("c3f2:8812:17:123456")
     assert f"emmclab crash --log {folder / 'run.log'}" in str(caught.value.hint)
     (folder / "run.json").write_bytes(to_checked_json({"log": "none", "base": None, "made": {}}))
     with pytest.raises(ConfigError, match="not explored with the options 123456"):
-        Session(tmp_path).again("c3f2:8812:17:123456")
+        Session(tmp_path).find_state("c3f2:8812:17:123456")

@@ -52,7 +52,7 @@ def _results(**means: list[float]) -> Results:
 def test_a_best_setting_within_the_noise_is_no_headline() -> None:
     results = _results(fifo=[0.37, 1.35, 0.8], d_choices=[2.34, 0.54, 0.6])
     (summary,) = summaries(results)
-    assert not summary.ranked[0].is_told_apart
+    assert not summary.ranked[0].is_distinguishable
     said = headline(results, [summary])
     assert "3 seeds do not tell the settings apart by mean response" in said and "lowest" not in said
 
@@ -61,7 +61,7 @@ def test_a_difference_that_every_seed_has_is_a_headline_with_its_best_setting() 
     results = _results(fifo=[1.0, 1.3, 0.9], d_choices=[2.02, 2.6, 1.79])
     (summary,) = summaries(results)
     ranked = summary.ranked[0]
-    assert ranked.is_told_apart and ranked.interval is not None
+    assert ranked.is_distinguishable and ranked.interval is not None
     assert ranked.interval.low < 100 < ranked.interval.high
     said = headline(results, [summary])
     assert said.startswith("gc.policy = fifo has the lowest mean response")
@@ -70,7 +70,7 @@ def test_a_difference_that_every_seed_has_is_a_headline_with_its_best_setting() 
 def test_settings_that_are_not_told_from_the_best_are_named_beside_it() -> None:
     results = _results(fifo=[1.0, 1.3, 0.9], greedy=[1.01, 1.29, 0.92], d_choices=[2.02, 2.6, 1.79])
     (summary,) = summaries(results)
-    assert summary.ranked[0].alike == ((("gc.policy", "greedy"),),)
+    assert summary.ranked[0].indistinguishable == ((("gc.policy", "greedy"),),)
     assert "gc.policy = fifo (not told apart from gc.policy = greedy) has" in headline(results, [summary])
 
 
@@ -113,7 +113,7 @@ def test_the_effect_of_a_key_is_paired_over_the_other_keys_and_the_seeds() -> No
     assert (op.key, op.best, op.worst, op.pairs, op.agreeing, op.is_told) == ("op", 20, 12, 9, 9, True)
     assert op.interval is not None and 40 < op.interval.low < op.interval.high < 90
     assert (policy.key, policy.pairs, policy.is_told) == ("gc.policy", 6, False)
-    assert ranked.strongest == op and ranked.within is not None and not ranked.within.is_told_apart
+    assert ranked.strongest == op and ranked.within is not None and not ranked.within.is_distinguishable
     said = headline(results, [summary])
     assert said.startswith("op = 20 has the lowest mean response") and "all 9 pairs" in said
     assert "the other settings are not told apart" in said

@@ -349,7 +349,7 @@ def test_a_worker_goes_on_with_the_device_that_it_has_made_ready(study: Path) ->
             turn = 0
             while (task := next_task(last[turn])) is not None:
                 last[turn] = task
-                prepared[turn].update(cell.prepared for cell in task.cells)
+                prepared[turn].update(cell.preparation_key for cell in task.cells)
                 turn = 1 - turn
                 yield task, [Outcome(StoredCell.of("", "", ""), 1.0) for _ in task.cells]
 

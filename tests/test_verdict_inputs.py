@@ -172,7 +172,7 @@ def test_one_log_on_another_base_image_has_a_verdict_of_its_own(tmp_path: Path) 
     assert [one.promise for one in found.findings()] == ["fdatasync"]
     # A state is reproduced on the image on which it was found.
     one = found.findings()[0]
-    again, _ = session.again(other.name_of(options, one.cut, one.state))
+    again, _ = session.find_state(other.name_of(options, one.cut, one.state))
     assert again.base == str(damaged)
     # With the same grounds, findings are used again, unless that is switched off.
     assert session.take(log, whole).explore(options, 1, lambda _found: None).reused == first.states
@@ -181,7 +181,7 @@ def test_one_log_on_another_base_image_has_a_verdict_of_its_own(tmp_path: Path) 
     whole.write_bytes(damaged.read_bytes())
     assert session.take(log, whole).explore(options, 1, lambda _found: None).findings()
     with pytest.raises(EmmclabError, match=r"its base image .*whole.img, is not the one"):
-        session.again(kept.name_of(options, 0, 0))
+        session.find_state(kept.name_of(options, 0, 0))
 
 
 def test_a_disk_without_ext4_is_refused_unless_the_kernel_recovers_it(tmp_path: Path) -> None:

@@ -119,13 +119,13 @@ class Advised:
             field, scale = FIGURES[self.by], 1
         before, after = _mean(self.base_by_seed), _mean(best.by_seed)
         change = 100 * (after / before - 1) if before else 0.0
-        numbers = " -> ".join(field.beside(scale * before, scale * after))
+        numbers = " -> ".join(field.compared_texts(scale * before, scale * after))
         line = f"{best.option}: {signed(change, _digits(change))} % {metric} ({numbers})"
         is_random, highest = is_random_run(self.base), self.by == "lifetime"
         known = [one for one in sound if one.by_seed]
         order = order_of([one.by_seed for one in known], highest_is_best=highest, is_random=is_random)
         beside = order_of([best.by_seed, self.base_by_seed], highest_is_best=highest, is_random=is_random)
-        if beside.alike:
+        if beside.indistinguishable:
             line = f"No option improves the {metric} by more than chance; the best is {line}"
         elif beside.best:
             line = f"No option improves the {metric}; the best is {line}"
@@ -134,8 +134,8 @@ class Advised:
                 f"No option inside the device improves the {metric} by {MATERIAL_PCT:g} % or more; "
                 f"the largest change is {line}"
             )
-        elif order.alike:
-            line += f"; not told apart: {', '.join(known[place].option for place in order.alike)}"
+        elif order.indistinguishable:
+            line += f"; not told apart: {', '.join(known[place].option for place in order.indistinguishable)}"
         return line if order.is_tested else f"{line}; {untested('--seeds 5')}"
 
     @property

@@ -69,8 +69,9 @@ class JournalAdvice:
             f"{signed(best.page_programs_change_pct)} % pages programmed, {best.flushes:,} flushes"
         )
         order = order_of([mode.by_seed for mode in sound], is_random=self.is_random)
-        if order.alike:
-            line += f"; not told apart by time: {', '.join(sound[place].mode for place in order.alike)}"
+        if order.indistinguishable:
+            names = ", ".join(sound[place].mode for place in order.indistinguishable)
+            line += f"; not told apart by time: {names}"
         return line if order.is_tested or len(sound) < 2 else f"{line}; {untested('--seeds 5')}"
 
     def to_dict(self) -> dict[str, object]:

@@ -51,13 +51,13 @@ class _Draft:
 
     base: dict[str, Any]
     values: dict[str, str] = field(default_factory=dict)
-    whence: dict[str, str] = field(default_factory=dict)
+    sources: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
     def set(self, key: str, value: object, whence: str) -> None:
         """Set a value; a string is TOML."""
         self.values[key] = value if isinstance(value, str) else json.dumps(value)
-        self.whence[key] = whence
+        self.sources[key] = whence
 
     def value(self, key: str) -> Any:
         """Return the value that a setting will have."""
@@ -107,7 +107,7 @@ def preset_of(report: RegisterReport, base: Device, source: str, name: str) -> R
             hint="name another base preset with --like",
         ) from error
     read: list[RegisterSetting] = [
-        {"key": key, "value": draft.values[key], "from": whence} for key, whence in draft.whence.items()
+        {"key": key, "value": draft.values[key], "from": whence} for key, whence in draft.sources.items()
     ]
     assumed = None
     if capacity is None:
@@ -131,7 +131,7 @@ def _fit_cache(draft: _Draft) -> None:
     """Limit the cache size to the range of the model; without a cache, clear the settings of the cache."""
     if "cache.size_kb" not in draft.values:
         return
-    whence, kb = draft.whence["cache.size_kb"], draft.value("cache.size_kb")
+    whence, kb = draft.sources["cache.size_kb"], draft.value("cache.size_kb")
     if kb == 0:
         for key in ("cache.flush_us", "cache.idle_after_us"):
             draft.set(key, 0.0, whence)
@@ -151,7 +151,7 @@ def _fit_queue(draft: _Draft) -> None:
     if key in draft.values and draft.base["interface"]["kind"] == "ufs":
         depth = draft.value(key)
         if draft.base["interface"]["queues"] == 0 and depth > _TAGS_OF_A_LIST:
-            whence = draft.whence[key]
+            whence = draft.sources[key]
             draft.notes.append(
                 f"{whence}: a host without interface.queues uses {_TAGS_OF_A_LIST} of {depth} tags"
             )
@@ -167,7 +167,7 @@ def _fit_packing(draft: _Draft) -> None:
         asked, taken = draft.base["host"][name], 0 if queued else draft.value(f"features.{name}")
         if asked > taken:
             key = "controller.queue_depth" if queued else f"features.{name}"
-            draft.set(f"host.{name}", taken, draft.whence.get(key, "the base preset"))
+            draft.set(f"host.{name}", taken, draft.sources.get(key, "the base preset"))
 
 
 def _fit_slc(draft: _Draft, report: RegisterReport) -> bool:
@@ -175,7 +175,7 @@ def _fit_slc(draft: _Draft, report: RegisterReport) -> bool:
     mode = draft.value("slc.mode")
     if report["kind"] != "emmc" or mode != "region" or report["slc"] is None:
         if mode != "off" and draft.base["slc"]["mode"] == "off":
-            _first_slc_blocks(draft, draft.whence["slc.mode"])
+            _first_slc_blocks(draft, draft.sources["slc.mode"])
         return False
     whence = report["slc"]["from"]
     if report["capacity"] and report["slc"]["bytes"] >= report["capacity"]["bytes"]:
@@ -223,7 +223,7 @@ def _toml(
             continue
         key, separator, value = line.partition(" = ")
         dotted = f"{section}.{key}" if section else key
-        if not separator or (defaults.get(dotted, False) and dotted not in draft.whence):
+        if not separator or (defaults.get(dotted, False) and dotted not in draft.sources):
             continue
         if pending:
             lines += ["", pending]
@@ -242,8 +242,8 @@ def _comment(
     if last in _SIZES and of_base.get(key) != value:
         stated = report["slc"] if key == "slc.blocks" and report["slc"] else report["capacity"]
         return f" # sized: {_one_line(stated['from'])}" if stated else f" # assumed: {like}"
-    if key in draft.whence:
-        return f" # read: {_one_line(draft.whence[key])}"
+    if key in draft.sources:
+        return f" # read: {_one_line(draft.sources[key])}"
     return f" # assumed: {like}"
 
 

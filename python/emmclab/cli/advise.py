@@ -200,7 +200,7 @@ def advise(
             seeds=seeds,
             settings=dict(pair.split("=", 1) for pair in settings),
             capacity=capacity or "",
-            reading=reading.given(),
+            reading=reading.changed_options(),
             mode=mode,
             precondition=advised.base.fields["options"]["precondition"],
             flush_every=flush_every,
@@ -410,7 +410,7 @@ def _terabytes(advised: Advised, life_gb: float | None) -> tuple[str, ...]:
 
 
 def _show_lives(console: Console, advised: Advised) -> None:
-    table = _table("Lifetime", (f"{FIGURES['waf'].short} in use", LIFETIME.shown_unit, "years"))
+    table = _table("Lifetime", (f"{FIGURES['waf'].short} in use", LIFETIME.display_unit, "years"))
 
     def add(name: Text, life: Life | None) -> None:
         if life is None:

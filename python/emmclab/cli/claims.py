@@ -79,7 +79,7 @@ def claims(
     note_reading(reading, recorded, recordings)
 
     def prepared(study: Study, paper: Paper) -> Study:
-        study = study.with_inputs(recorded).with_reading(reading.given())
+        study = study.with_inputs(recorded).with_reading(reading.changed_options())
         return study.with_recordings(recordings) if recordings and paper.takes_traces else study
 
     judged = judge(results_of(chosen, prepared, results, jobs, stored=stored), chosen)

@@ -54,7 +54,7 @@ def collect(
     from emmclab.studies.collect import collect as write
 
     refuse_other_endings(output, (".parquet",), "--output")
-    chosen = Study.named(study).with_reading(reading.given()).with_percentiles(percentiles)
+    chosen = Study.named(study).with_reading(reading.changed_options()).with_percentiles(percentiles)
     cells = chosen.cells()
     missing = write(chosen, cells, [place_of(one, chosen.name) for one in results], output)
     hashed = digest([output])

@@ -99,7 +99,7 @@ def compare(
     ways = [dataclasses.replace(replay, seed=replay.seed + more) for more in range(seeds or 1)]
     sources = distinct([reading.open(path) for path in once(traces)])
     if seeds is not None:
-        check_random(configurations, replay.prepared(sources))
+        check_random(configurations, replay.precondition_text(sources))
     pictures = html is not None
     results = []
     for source in sources:

@@ -266,7 +266,7 @@ def crash(
     from emmclab.crash.stored_log import Session
 
     if again is not None:
-        kept, options = Session(results / "crash").again(again)
+        kept, options = Session(results / "crash").find_state(again)
         found = _repeat_state(kept, options, save_image)
         _end(
             [ExploredRecording(kept, found, minimized(kept, options, found))], options, as_json, html, results
@@ -324,10 +324,10 @@ def _end(
         from emmclab.pages.crash import write_crash_report
 
         # The page shows one recording: the first with the worst verdict.
-        one = min(tried, key=lambda one: VERDICTS.index(verdict(one.kept, options, one.found).word))
-        said = summary(one.kept, options, one.found, one.minimal)
+        one = min(tried, key=lambda one: VERDICTS.index(verdict(one.log, options, one.exploration).word))
+        said = summary(one.log, options, one.exploration, one.minimal)
         said["recordings"] = len(tried)
-        write_crash_report(said, one.kept, one.found, html, results=results_folder(results))
+        write_crash_report(said, one.log, one.exploration, html, results=results_folder(results))
         print_stderr(f"report: {html}")
     if as_json:
         print_json(as_json_of(tried, options))
@@ -354,7 +354,7 @@ def _compare(one: CrashOptions, other: CrashOptions, as_json: bool) -> NoReturn:
     for asked in (one, other):
         options, recordings = recorded(asked)
         runs.append((options, explored(asked, options, recordings)))
-    found = [[one.found for one in both] for _, both in runs]
+    found = [[one.exploration for one in both] for _, both in runs]
     differs = difference(found[0], found[1])
     if as_json:
         both_runs = [as_json_of(both, options) for options, both in runs]

@@ -149,7 +149,7 @@ def _write_until_cut(disk: Target, log: Path, span_mb: int | None) -> None:
             print_stderr("cut the power at any moment from now on; Ctrl-C ends without a cut")
 
         with stop_on_signals() as ending:
-            ended = write(disk, kept, span, ready=ready, asked_to_end=lambda: ending.asked)
+            ended = write(disk, kept, span, ready=ready, asked_to_end=lambda: ending.is_requested)
     _print_end(disk.name, log, ended)
 
 

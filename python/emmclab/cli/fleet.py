@@ -98,7 +98,7 @@ def fleet(
     keys = once(between_commas(by, "--by"))
     places = _places(folder, output, against)
     tables = [
-        _table(place, target, files, jobs, reading.given())
+        _table(place, target, files, jobs, reading.changed_options())
         for place, target in zip((folder, against), places, strict=True)
         if place is not None
     ]

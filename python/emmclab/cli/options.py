@@ -197,10 +197,10 @@ class Reading:
     def open(self, path: Path) -> Trace:
         """Open one trace with these options; `-` is stdin."""
         if str(path) == "-":
-            return read("/dev/stdin", **self.given())
-        return read(or_bundled(path), **self.given())
+            return read("/dev/stdin", **self.changed_options())
+        return read(or_bundled(path), **self.changed_options())
 
-    def given(self) -> dict[str, Any]:
+    def changed_options(self) -> dict[str, Any]:
         """Return the options that differ from the defaults, as keywords of `emmclab.read`."""
         usual = reading_options()
         return {
@@ -215,7 +215,7 @@ class Reading:
         Raises:
             ConfigError: there are such options.
         """
-        for field in self.given():
+        for field in self.changed_options():
             option = f"--{field.replace('_', '-')}"
             raise ConfigError(
                 f"{option} is for reading a trace, and no trace is read for {name}",

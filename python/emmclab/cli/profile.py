@@ -262,7 +262,7 @@ def _in_parts(place: Path, jobs: int, reading: Reading, **measures: Any) -> _Pro
         "name": found.name,
         "path": printable(place),
         "sha256": found["trace_digest"],
-        "reading": reading.given(),
+        "reading": reading.changed_options(),
     }
     return _Profiled(found, [whence])
 
@@ -273,7 +273,7 @@ def _other(name: str, seed: int, jobs: int, reading: Reading, **measures: Any) -
         return _in_parts(Path(name), jobs, reading, **measures)
     from emmclab.traces.workload import open_input
 
-    source = open_input(name, seed, **reading.given())
+    source = open_input(name, seed, **reading.changed_options())
     return _Profiled(run(source, **measures), inputs_of([source]))
 
 
@@ -356,7 +356,7 @@ def run_parts(place: Path, jobs: int, reading: Reading, *, fsync: bool = False, 
 
     count = jobs or os.cpu_count() or 1
     with Counter(f"profile {place}", "parts") as counter:
-        return profile_parts(place, count, counter, reading=reading.given(), **measures)
+        return profile_parts(place, count, counter, reading=reading.changed_options(), **measures)
 
 
 def distinct(sources: list[Trace]) -> list[Trace]:

@@ -47,7 +47,7 @@ class Working:
         self.most = 0.0
         self._lines = ExitStack()
         self._started = self._spoke = time.monotonic()
-        self._begun = False
+        self._is_printing = False
 
     def __enter__(self) -> Self:
         self.begin()
@@ -55,8 +55,8 @@ class Working:
 
     def begin(self) -> None:
         """Start printing lines, unless already started."""
-        if self.what and not self._begun:
-            self._begun = True
+        if self.what and not self._is_printing:
+            self._is_printing = True
             self._spoke = time.monotonic()
             self._lines.enter_context(repeated(_LINE_S / _LOOKS, self._look))
 
@@ -265,7 +265,7 @@ class Meter(Working):
         self._next = self._started + _SILENCE_S
         self._bar: Bar | None = None
         #: The text that was last printed.
-        self._told = ""
+        self._status = ""
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -277,7 +277,7 @@ class Meter(Working):
     def __call__(self, done: int, total: int | None, requests: int) -> None:
         """Update the meter: bytes done, total bytes, and requests so far."""
         now = time.monotonic()
-        self._told = f", {requests:,} requests"
+        self._status = f", {requests:,} requests"
         if now < self._next:
             return
         if sys.stderr.isatty():
@@ -295,7 +295,7 @@ class Meter(Working):
             super()._beat()
 
     def _done(self) -> str:
-        return f"{super()._done()}{self._told}"
+        return f"{super()._done()}{self._status}"
 
     def _update_bar(self, done: int, total: int | None, requests: int) -> None:
         if self._bar is None:
@@ -359,21 +359,21 @@ class Counter(Working):
         if sys.stderr.isatty():
             # Padded, to overwrite a longer line before it. The last line stays, and is not shortened.
             width = columns() - 1
-            line = f"{self._whole(parts) if self._is_over else fitted(self.what, parts, width):<{width}}"
+            line = f"{self._line(parts) if self._is_over else fitted(self.what, parts, width):<{width}}"
         else:
-            line = self._whole(parts)
+            line = self._line(parts)
         print(
             line, end="\r" if sys.stderr.isatty() and not self._is_over else "\n", file=sys.stderr, flush=True
         )
 
-    def _whole(self, parts: list[Part]) -> str:
+    def _line(self, parts: list[Part]) -> str:
         return f"{self.what}: {joined(parts)}"
 
     def _beat(self) -> None:
         # Work after the last task gets a new line.
         so_far = Part(f"{length(time.monotonic() - self._started)} so far{self._done()}", 2)
         if self._is_over:
-            self.speak(self._whole([so_far]))
+            self.speak(self._line([so_far]))
         else:
             self._print(so_far)
 
@@ -394,10 +394,10 @@ class StudyMeter(Working):
         """Set the name of the study."""
         super().__init__(name)
         self._next = self._started + _SILENCE_S
-        self._said = False
+        self._has_printed = False
         self._bar: Bar | None = None
         #: The latest counts, as text.
-        self._told = ""
+        self._status = ""
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -409,20 +409,20 @@ class StudyMeter(Working):
     def __call__(self, progress: Progress) -> None:
         """Update the progress."""
         now = time.monotonic()
-        self._told = f", {cell_counts(progress)}"
+        self._status = f", {cell_counts(progress)}"
         is_end = progress.done + progress.quarantined == progress.total
         if now < self._next and not is_end:
             return
         terminal = sys.stderr.isatty()
-        if not self._said and (progress.left_s or 0.0) > _LINE_S:
+        if not self._has_printed and (progress.left_s or 0.0) > _LINE_S:
             self.speak(f"{self.what}: {estimate_text(progress)}")
-        elif terminal and (self._said or not is_end):
+        elif terminal and (self._has_printed or not is_end):
             self._update_bar(progress)
-        elif self._said or not is_end:
+        elif self._has_printed or not is_end:
             self.speak(f"{self.what}: {joined(_parts(progress))}")
         else:
             return
-        self._said = True
+        self._has_printed = True
         self._next = now + (0.1 if terminal else _LINE_S)
 
     def _beat(self) -> None:
@@ -431,7 +431,7 @@ class StudyMeter(Working):
             super()._beat()
 
     def _done(self) -> str:
-        return f"{super()._done()}{self._told}"
+        return f"{super()._done()}{self._status}"
 
     def _update_bar(self, progress: Progress) -> None:
         if self._bar is None:

@@ -176,7 +176,7 @@ def _run(
                     ) from None
             begin = time.monotonic()
             written, reported = 0, begin
-            while not ending.asked and not recorder.has_ended():
+            while not ending.is_requested and not recorder.has_ended():
                 if (batch := recorder.next(_WAIT_S)) is not None:
                     writer.write(batch)
                     written += len(batch)

@@ -50,7 +50,7 @@ def report(
     from emmclab.studies import Results, Study
     from emmclab.studies.summary import summed
 
-    chosen = Study.named(study).with_reading(reading.given())
+    chosen = Study.named(study).with_reading(reading.changed_options())
     is_ours = chosen.name in studies()
     of_run = None if is_ours else summed
     if results.suffix == ".parquet":
@@ -61,7 +61,7 @@ def report(
         found = Results.load(results / chosen.name, of_run=of_run)
     if found.missing:
         print_stderr(incomplete(found.missing, found.about["cells"]))
-    _refuse_others(chosen, found, study, given=bool(reading.given()))
+    _refuse_others(chosen, found, study, given=bool(reading.changed_options()))
     warn_of_changes(results if results.suffix == ".parquet" else results / chosen.name, study)
     page = html or Path(f"{chosen.name}.html")
     told: dict[str, object] = {"digest": found.digest}

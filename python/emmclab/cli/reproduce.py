@@ -86,7 +86,7 @@ def reproduce(
     recordings = recordings_of(traces, [study_of], reading)
     if study.traces is None:
         note_reading(reading, recorded, recordings)
-    study = study.with_inputs(recorded).with_reading(reading.given())
+    study = study.with_inputs(recorded).with_reading(reading.changed_options())
     if recordings is not None:
         study = study.with_recordings(recordings)
     found = run_with_meter(study, results / study.name, jobs, fresh)
@@ -131,7 +131,7 @@ def _findings(
     from emmclab.traces.reading import read
 
     found = {name: run_with_meter(Study.named(name), results / name, jobs, fresh) for name in studies()}
-    profiles = [run(read(path, **reading.given())) for path in traces]
+    profiles = [run(read(path, **reading.changed_options())) for path in traces]
     answered = [(one, one.found(found, profiles)) for one in declared()]
     html = html or Path(f"{FINDINGS}.html")
     findings_page.write_findings(answered, found, html)

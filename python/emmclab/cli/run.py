@@ -111,7 +111,7 @@ def run(
     from emmclab.runtime.result_storage import place_of
     from emmclab.studies import Study
 
-    chosen = Study.named(study).with_reading(reading.given()).with_percentiles(percentiles)
+    chosen = Study.named(study).with_reading(reading.changed_options()).with_percentiles(percentiles)
     if scale is not None:
         chosen = chosen.with_scale(scale)
     place = place_of(results, chosen.name)

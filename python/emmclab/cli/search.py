@@ -101,7 +101,7 @@ def search(
     from emmclab.studies.search import WAYS, require_objectives, run_search
 
     objectives = require_objectives(minimize, maximize)
-    chosen = Study.named(study).with_reading(reading.given()).with_percentiles(percentiles)
+    chosen = Study.named(study).with_reading(reading.changed_options()).with_percentiles(percentiles)
     place = place_of(results, chosen.name)
     engine = executor(jobs, on)
     with (

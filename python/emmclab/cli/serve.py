@@ -387,7 +387,7 @@ def _run_client(command: list[str], path: str, ending: Ending) -> int:
         ) from None
     killed_at = None
     while client.poll() is None:
-        if ending.asked and killed_at is None:
+        if ending.is_requested and killed_at is None:
             client.terminate()
             killed_at = time.monotonic() + _GRACE_S
         elif killed_at is not None and time.monotonic() > killed_at:
@@ -501,7 +501,7 @@ def _watch(live: Any, clock: str, delayed: _Delay | None, ending: Ending, as_jso
         print_stderr("Ctrl-C ends it")
     with _live_view(view):
         seen = time.monotonic()
-        while not ending.asked:
+        while not ending.is_requested:
             time.sleep(_WAIT_S)
             _switch(live, clock, delayed)
             for sentence in live.news():

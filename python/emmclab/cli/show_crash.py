@@ -48,7 +48,7 @@ def show_crash(
             "yellow",
         )
     if not broken and len(tried) == 1:
-        _show_limits(console, tried[0].kept, options)
+        _show_limits(console, tried[0].log, options)
 
 
 def show_against(console: Console, differs: Difference) -> None:
@@ -72,7 +72,7 @@ def _print_line(console: Console, line: str, style: str | None = None) -> None:
 
 
 def _show_tried_finding(console: Console, tried: ExploredRecording, options: Options) -> None:
-    kept, found = tried.kept, tried.found
+    kept, found = tried.log, tried.exploration
     covered, outcome = found.covered, verdict(kept, options, found)
     _print_line(console, f"{_device(kept)}: {outcome.text}", _STYLES.get(outcome.word, "yellow"))
     _show_controls(console, found, outcome)
@@ -121,19 +121,19 @@ def _show_several(console: Console, tried: Sequence[ExploredRecording], options:
     outcome, count = worst(tried, options)
     text = f"promises were broken by: {levels}," if broken else outcome.text
     of = f" of {len(tried)}" if count < len(tried) or broken else ""
-    said = f"{_device(tried[0].kept)}: {text} in {count}{of} recordings"
+    said = f"{_device(tried[0].log)}: {text} in {count}{of} recordings"
     _print_line(console, said, _STYLES.get(outcome.word, "yellow"))
     for one in tried:
-        covered = one.found.covered
+        covered = one.exploration.covered
         _print_line(
             console,
-            f"  {one.kept.short}: {one.found.states:,} states tried, after power cuts at "
+            f"  {one.log.short}: {one.exploration.states:,} states tried, after power cuts at "
             f"{covered['cuts']:,} of {covered['moments']:,} possible times; "
-            f"the workload paused {pauses_of(one.kept):,} times; "
-            f"{len(one.found.findings()):,} findings",
+            f"the workload paused {pauses_of(one.log):,} times; "
+            f"{len(one.exploration.findings()):,} findings",
         )
         _show_after_syncs(console, one, options)
-        _show_controls(console, one.found, verdict(one.kept, options, one.found))
+        _show_controls(console, one.exploration, verdict(one.log, options, one.exploration))
         _show_reused(console, one, options)
 
 
@@ -146,15 +146,15 @@ def _device(kept: StoredLog) -> str:
 
 
 def _show_after_syncs(console: Console, tried: ExploredRecording, options: Options) -> None:
-    if (cut := after_syncs(tried.found, options)) is not None:
+    if (cut := after_syncs(tried.exploration, options)) is not None:
         _print_line(console, f"{cut}.")
 
 
 def _show_reused(console: Console, tried: ExploredRecording, options: Options) -> None:
-    if tried.found.reused:
+    if tried.exploration.reused:
         said = (
-            f"{tried.found.reused:,} of these states were judged by an earlier run with the same log, base, "
-            f"check, tools and kernel, and are taken from {tried.kept.folder}; --fresh judges all anew"
+            f"{tried.exploration.reused:,} of these states were judged by an earlier run with the same log, "
+            f"base, check, tools and kernel, and are taken from {tried.log.folder}; --fresh judges all anew"
         )
         is_command = command_of(options.check) is not None
         warning = ". Whether the files of the check have changed since is not known" if is_command else ""

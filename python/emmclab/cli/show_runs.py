@@ -118,7 +118,7 @@ def _add_life(table: Table, result: Result, life: Lifetime) -> None:
     if life["even_host_bytes"] is not None:
         field = result_field("wear.lifetime.even_host_bytes")
         left_out = without_slc(result)
-        unit = f"{field.shown_unit} written by the host{left_out and f' {left_out}'}"
+        unit = f"{field.display_unit} written by the host{left_out and f' {left_out}'}"
         table.add_row(field.label, field.text(life["even_host_bytes"]), unit)
     if life["used_pct"]:
         used, of_slc = map(result_field, ("wear.lifetime.used_pct", "wear.lifetime.used_slc_pct"))
@@ -141,7 +141,7 @@ def _ufs_table(ufs: UfsUse) -> Table:
     for heading in ("", "Value", "Unit"):
         table.add_column(heading, justify="right" if heading == "Value" else "left")
     for field, value in ufs_figures(ufs):
-        table.add_row(field.label, field.text(value), field.shown_unit)
+        table.add_row(field.label, field.text(value), field.display_unit)
     return table
 
 
@@ -193,7 +193,7 @@ def show_result(console: Console, result: Result) -> None:
         for heading in ("", "Value", "Unit"):
             table.add_column(heading, justify="right" if heading == "Value" else "left")
         for field, value in second_figures(second):
-            table.add_row(field.label, field.text(value), field.shown_unit)
+            table.add_row(field.label, field.text(value), field.display_unit)
         console.print(table)
 
 
@@ -209,7 +209,7 @@ def _waits_table(result: Result, most: float) -> Table:
 
 def _add_figure(table: Table, result: Result, path: str) -> None:
     field = result_field(path)
-    table.add_row(field.label, field.text(result.shown(path)), field.shown_unit)
+    table.add_row(field.label, field.text(result.shown(path)), field.display_unit)
 
 
 def _space_utilisation(result: Result) -> float:
@@ -248,7 +248,7 @@ def _show_layer(console: Console, layer: Mapping[str, Any]) -> None:
     for name, value in layer.items():
         if name not in ("name", "left_out"):
             field = layer_field(name)
-            table.add_row(field.label, field.text(value), field.shown_unit)
+            table.add_row(field.label, field.text(value), field.display_unit)
     console.print(table)
     for left_out in layer.get("left_out", ()):
         text = f"{layer['name']}: {left_out} disabled; this device does not support it"

@@ -62,7 +62,7 @@ def show_spread(console: Console, results: Sequence[Result]) -> None:
         table.add_column(heading, justify="right" if heading else "left", no_wrap=True)
     figures = figures_spread(results)
     for field in SPREAD_FIGURES:
-        unit = f", {field.shown_unit}" if field.shown_unit else ""
+        unit = f", {field.display_unit}" if field.display_unit else ""
         if (over := figures[field.path]) is not None:
             span = f"{field.text(over.low)} to {field.text(over.high)}"
             table.add_row(Text(f"{field.label}{unit}"), field.text(over.mean), span)

@@ -25,11 +25,11 @@ class Ending:
 
     def __init__(self) -> None:
         """Start without a request."""
-        self.asked = False
+        self.is_requested = False
 
     def __call__(self, _number: int, _frame: FrameType | None) -> None:
         """Record that a signal arrived."""
-        self.asked = True
+        self.is_requested = True
 
 
 @contextmanager

@@ -82,7 +82,9 @@ def simulate(
         )
         from emmclab.comparison.seed_statistics import check_random
 
-        check_random([one for one in (configuration, beside) if one is not None], replay.prepared(opened))
+        check_random(
+            [one for one in (configuration, beside) if one is not None], replay.precondition_text(opened)
+        )
         ways = [dataclasses.replace(replay, seed=replay.seed + more) for more in range(seeds)]
         runs = [way.run(configuration, opened, None, **software) for way in ways]
         _show_seeds(runs, as_json)

@@ -134,7 +134,7 @@ class Replay:
         if self.over_time is not None:
             check_target(self.over_time)
 
-    def prepared(self, traces: Sequence[Trace]) -> str:
+    def precondition_text(self, traces: Sequence[Trace]) -> str:
         """Return the preconditioning of the device for these traces, as text."""
         return preconditioned(self.precondition, self.used, traces)
 
@@ -154,7 +154,7 @@ class Replay:
     ) -> Result:
         """Simulate with a progress meter; `pictures` adds the data for figures of a report page."""
         names = ", ".join(trace.name for trace in traces)
-        precondition = self.prepared(traces)
+        precondition = self.precondition_text(traces)
         preparing = Preparing(device, precondition, self.images)
         with _SimulationMeter(f"simulate {names} on {device.name}") as meter, preparing as working:
 

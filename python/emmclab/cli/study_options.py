@@ -253,7 +253,7 @@ def incomplete(missing: int, cells: int) -> str:
 
 def note_reading(reading: Reading, recorded: Sequence[str], recordings: Recordings | None) -> None:
     """Print a note if reading options have no effect because no trace is recorded."""
-    if reading.given() and not recorded and recordings is None:
+    if reading.changed_options() and not recorded and recordings is None:
         print_stderr(
             "note: no recorded trace is read (--trace, --traces): options for reading have no effect"
         )
@@ -293,7 +293,7 @@ def recordings_of(folder: Path | None, papers: Sequence[Paper], reading: Reading
         )
     from emmclab.papers.iiswc15.recorded_workload import identified
 
-    found = identified(folder, reading.given())
+    found = identified(folder, reading.changed_options())
     for one in found.used:
         print_stderr(f"{one.workload}: {one.file}, {one.how}")
     for file, why in found.left_out:

@@ -76,7 +76,7 @@ def top(
         over = False
         while not over:
             stats = view(recorder, every, ending)
-            over = once or ending.asked or recorder.has_ended()
+            over = once or ending.is_requested or recorder.has_ended()
             over = over or (seconds is not None and time.monotonic() - begin >= seconds)
             if as_json:
                 _line(json.dumps({"at_s": round(time.monotonic() - begin, 3), **stats}, allow_nan=False))
@@ -94,7 +94,11 @@ def top(
 def view(recorder: _core.Recorder, every_s: float, ending: Ending) -> Interval:
     """Wait for an interval and return its figures, with rates by this host's clock."""
     begin = time.monotonic()
-    while (left := begin + every_s - time.monotonic()) > 0 and not ending.asked and not recorder.has_ended():
+    while (
+        (left := begin + every_s - time.monotonic()) > 0
+        and not ending.is_requested
+        and not recorder.has_ended()
+    ):
         # Batches are discarded, because a view only needs the counts.
         recorder.next(min(left, _WAIT_S))
     stats: RecorderStats = json.loads(recorder.stats())

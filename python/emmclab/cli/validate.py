@@ -92,7 +92,7 @@ def validate(
             kind="unsupported",
             hint="the reason for each is printed above",
         )
-    _print_findings(found, sources, given, refusals.said, html, as_json=as_json)
+    _print_findings(found, sources, given, refusals.printed, html, as_json=as_json)
 
 
 class _Refusals:
@@ -100,7 +100,7 @@ class _Refusals:
 
     def __init__(self, among: int) -> None:
         self._among = among
-        self.said: list[dict[str, str | None]] = []
+        self.printed: list[dict[str, str | None]] = []
 
     @contextlib.contextmanager
     def of(self, path: Path) -> Iterator[None]:
@@ -114,7 +114,7 @@ class _Refusals:
             if not reason.startswith(name):  # Unlike `FILE: ...` and `FILE:LINE: ...`.
                 reason = f"{name}: {reason}"
             print_stderr(f"not judged: {reason}{f' ({error.hint})' if error.hint else ''}")
-            self.said.append({"file": name, "reason": reason, "hint": error.hint})
+            self.printed.append({"file": name, "reason": reason, "hint": error.hint})
 
 
 def _validate_recording(trace: Trace, devices: Sequence[Device], **options: Any) -> Validation:

@@ -65,9 +65,12 @@ def _fastest(results: Sequence[Result]) -> str:
     order = order_of(by_seed, is_random=any(map(is_random_run, results)))
     means = [sum(values.values()) / len(values) for values in by_seed]
     best = names[order.best]
-    least, most = means[order.best], max(means[place] for place in (order.best, *order.alike))
-    lowest, highest = _MEAN.beside(least, most)
-    alike, together = order.alike, ", ".join(names[place] for place in (order.best, *order.alike))
+    least, most = means[order.best], max(means[place] for place in (order.best, *order.indistinguishable))
+    lowest, highest = _MEAN.compared_texts(least, most)
+    alike, together = (
+        order.indistinguishable,
+        ", ".join(names[place] for place in (order.best, *order.indistinguishable)),
+    )
     if len(names) == 1:
         others = len(runs_by_device(results)) > 1
         only = f"only {best} served the whole trace and kept up with it" if others else best
@@ -86,7 +89,7 @@ def _fastest(results: Sequence[Result]) -> str:
             times = means[rest[0]] / least
             # With two digits, a difference below half a percent is not visible.
             said = f"{times:.2f} times" if times >= _TWO_DIGITS else f"{100 * (times - 1):+.2g} %"
-            first, second = _MEAN.beside(least, means[rest[0]])
+            first, second = _MEAN.compared_texts(least, means[rest[0]])
             line += f"{_MEAN.name} {first}, {names[rest[0]]} {second} ({said})"
         else:
             line += mean_text(least)

@@ -45,7 +45,7 @@ class Order(NamedTuple):
     best: int
     #: Indices of the candidates that cannot be distinguished from the best, in order; equal ones always
     #: belong to them.
-    alike: tuple[int, ...]
+    indistinguishable: tuple[int, ...]
     #: Number of seeds with which all candidates were run.
     seeds: int
     #: Whether close values can be distinguished: there are several seeds, or nothing is random.
@@ -67,11 +67,11 @@ def order_of(
     nothing is random, only equal values count as equal.
 
     >>> order_of([{1: 1.0}, {1: 1.04}, {1: 2.0}])
-    Order(best=0, alike=(1,), seeds=1, is_tested=False)
+    Order(best=0, indistinguishable=(1,), seeds=1, is_tested=False)
     >>> order_of([{1: 1.0, 2: 1.1, 3: 0.9}, {1: 1.04, 2: 1.15, 3: 0.94}, {1: 0.5, 2: 3.0, 3: 1.5}])
-    Order(best=0, alike=(2,), seeds=3, is_tested=True)
+    Order(best=0, indistinguishable=(2,), seeds=3, is_tested=True)
     >>> order_of([{1: 1.0}, {1: 1.04}], is_random=False)
-    Order(best=0, alike=(), seeds=1, is_tested=True)
+    Order(best=0, indistinguishable=(), seeds=1, is_tested=True)
     """
     means = [sum(values.values()) / len(values) for values in by_seed]
     order = sorted(range(len(means)), key=means.__getitem__, reverse=highest_is_best)

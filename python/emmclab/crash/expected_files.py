@@ -83,7 +83,7 @@ class CheckPrograms:
         """Return a function that recognises the lines of the runner, each only where it may follow."""
         return _Grammar()
 
-    def wanted(self, _lines: Sequence[str]) -> list[str]:
+    def file_names(self, _lines: Sequence[str]) -> list[str]:
         """Return an empty list: the check needs a folder, not single files."""
         return []
 

@@ -261,7 +261,7 @@ class Judge:
         return list(first.values())
 
     def _in_process(self, lines: Sequence[str]) -> Lost | None:
-        wanted = [] if self._check is None else self._check.wanted(lines)
+        wanted = [] if self._check is None else self._check.file_names(lines)
         folder = None if self._check is None else self._check.folder(lines)
         problem, files, tree, writes = self._explorer.recover(wanted, tree=folder)
         if problem is not None:
@@ -323,7 +323,9 @@ class Judge:
         if self._command is not None:
             return str(len(lines))
         return (
-            "" if self._check is None else json.dumps([self._check.wanted(lines), self._check.folder(lines)])
+            ""
+            if self._check is None
+            else json.dumps([self._check.file_names(lines), self._check.folder(lines)])
         )
 
     def _look(self, files: Files, lines: Sequence[str]) -> ReadFiles | Lost | None:
@@ -332,7 +334,7 @@ class Judge:
             return self._by_command(files.folder, lines)
         if self._check is None:
             return None
-        return ReadFiles.of(files, self._check.wanted(lines), self._check.folder(lines))
+        return ReadFiles.of(files, self._check.file_names(lines), self._check.folder(lines))
 
     def _by_command(self, folder: Path, lines: Sequence[str]) -> Lost | None:
         """Run the user's check in the mounted folder; `EMMCLAB_ACKNOWLEDGED` has the acknowledged lines.

@@ -17,8 +17,8 @@ from emmclab.crash.summary import VERDICTS, Verdict, finding_fields, summary, ve
 class ExploredRecording:
     """A recording, its exploration, and the smallest state of each finding by its number."""
 
-    kept: StoredLog
-    found: Exploration
+    log: StoredLog
+    exploration: Exploration
     minimal: Mapping[int, Minimal] = field(default_factory=dict)
 
 
@@ -38,10 +38,10 @@ def kinds(tried: Sequence[ExploredRecording], *, documented: bool = False) -> li
     """Return each kind of finding once, lowest level first; with `documented`, documented losses instead."""
     found: dict[object, Kind] = {}
     for one in tried:
-        for number, finding in enumerate(one.found.findings(documented=documented)):
+        for number, finding in enumerate(one.exploration.findings(documented=documented)):
             key = (finding.kind, finding.way == COMMANDS)
             minimal = None if documented else one.minimal.get(number)
-            known = found.get(key, Kind(finding, one.kept, minimal, 0, 0))
+            known = found.get(key, Kind(finding, one.log, minimal, 0, 0))
             found[key] = Kind(
                 known.first, known.kept, known.minimal, known.recordings + 1, known.count + finding.count
             )
@@ -50,7 +50,7 @@ def kinds(tried: Sequence[ExploredRecording], *, documented: bool = False) -> li
 
 def worst(tried: Sequence[ExploredRecording], options: Options) -> tuple[Verdict, int]:
     """Return the verdict of the worst recording, and the number of recordings that have it."""
-    verdicts = [verdict(one.kept, options, one.found) for one in tried]
+    verdicts = [verdict(one.log, options, one.exploration) for one in tried]
     first = min(verdicts, key=lambda one: VERDICTS.index(one.word))
     return first, sum(one.word == first.word for one in verdicts)
 
@@ -70,17 +70,17 @@ def together(tried: Sequence[ExploredRecording], options: Options) -> AllRecordi
 
     return {
         "verdict": worst(tried, options)[0].word,
-        "cuts": sum(one.found.covered.get("cuts", 0) for one in tried),
-        "states": sum(one.found.states for one in tried),
+        "cuts": sum(one.exploration.covered.get("cuts", 0) for one in tried),
+        "states": sum(one.exploration.states for one in tried),
         "findings": [one_of_all(kind) for kind in kinds(tried)],
         "documented": [one_of_all(kind) for kind in kinds(tried, documented=True)],
         "seed": options.seed,
-        "recordings": [summary(one.kept, options, one.found, one.minimal) for one in tried],
+        "recordings": [summary(one.log, options, one.exploration, one.minimal) for one in tried],
     }
 
 
 def as_json_of(tried: Sequence[ExploredRecording], options: Options) -> CrashSummary | AllRecordings:
     """Return the findings as JSON: of one recording, or of all."""
     if len(tried) == 1:
-        return summary(tried[0].kept, options, tried[0].found, tried[0].minimal)
+        return summary(tried[0].log, options, tried[0].exploration, tried[0].minimal)
     return together(tried, options)

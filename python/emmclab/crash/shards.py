@@ -31,7 +31,7 @@ class Share:
     log: str
     base: str | None
     options: Options
-    kept: str | None
+    path: str | None
 
 
 class ExplorationFields(TypedDict):
@@ -95,7 +95,7 @@ def run_share(share: Share) -> Exploration:
 
 
 def _run_share(share: Share) -> Exploration:
-    kept = None if share.kept is None else Path(share.kept)
+    kept = None if share.path is None else Path(share.path)
     before = None
     if kept is not None:
         before = _stored_share(kept)
@@ -186,7 +186,7 @@ def explore_in_parallel(
 
 def _report(tasks: Sequence[Share], told: Callable[[Exploration], None]) -> None:
     """Report the results that the shares have stored so far."""
-    kept = [task.kept for task in tasks if task.kept]
+    kept = [task.path for task in tasks if task.path]
     if not kept:
         return
     so_far = Exploration()

@@ -234,7 +234,7 @@ class Session:
             made = (_read_description(folder / _RUN) or {"made": made})["made"]
         return StoredLog(folder, log.absolute(), named, facts["identity"], facts, made)
 
-    def again(self, state: str) -> tuple[StoredLog, Options]:
+    def find_state(self, state: str) -> tuple[StoredLog, Options]:
         """Find the log and the options of a state by its name, such as `c3f2:8812:17:5f0a31`.
 
         Raises:

@@ -35,11 +35,11 @@ class Source(Protocol):
         """
         ...
 
-    def named(self, path: str) -> str:
+    def address(self, path: str) -> str:
         """Return the full address of a recording."""
         ...
 
-    def opened(self, batch: Sequence[Recording]) -> Iterator[tuple[Recording, Path | InputError]]:
+    def local_files(self, batch: Sequence[Recording]) -> Iterator[tuple[Recording, Path | InputError]]:
         """Yield each recording as a local file, until the next one is requested, or why it is missing.
 
         Raises:
@@ -67,11 +67,11 @@ class InFolder:
         """Find the recordings below the folder."""
         return recordings(self._folder, files)
 
-    def named(self, path: str) -> str:
+    def address(self, path: str) -> str:
         """Return the absolute path."""
         return str((self._folder / path).absolute())
 
-    def opened(self, batch: Sequence[Recording]) -> Iterator[tuple[Recording, Path | InputError]]:
+    def local_files(self, batch: Sequence[Recording]) -> Iterator[tuple[Recording, Path | InputError]]:
         """Return the files where they are."""
         return ((one, self._folder / one.path) for one in batch)
 
@@ -96,7 +96,7 @@ class InBucket:
 
     def recordings(self, files: str) -> list[Recording]:
         """Find the recordings below the address; the version tags of the store are used instead of times."""
-        listed = self._bucket.listed()
+        listed = self._bucket.list_objects()
         return among(
             (
                 Recording(one["path"], one["size"], 0, one["e_tag"] or one["last_modified"].isoformat())
@@ -105,11 +105,11 @@ class InBucket:
             files,
         )
 
-    def named(self, path: str) -> str:
+    def address(self, path: str) -> str:
         """Return the address."""
         return f"{self._address}/{path}"
 
-    def opened(self, batch: Sequence[Recording]) -> Iterator[tuple[Recording, Path | InputError]]:
+    def local_files(self, batch: Sequence[Recording]) -> Iterator[tuple[Recording, Path | InputError]]:
         """Copy some recordings ahead, each to a folder that is removed afterwards."""
         left = deque(enumerate(batch))
         copies: deque[tuple[Recording, Future[Path | InputError]]] = deque()
@@ -133,7 +133,7 @@ class InBucket:
         folder.mkdir()
         try:
             parent = path.rpartition("/")[0]
-            names = (one["path"] for one in bucket.listed(parent)) if is_in_parts(path) else ()
+            names = (one["path"] for one in bucket.list_objects(parent)) if is_in_parts(path) else ()
             for name in parts_of(path, names):
                 bucket.copy(name, folder / _name(name))
         except InputError as error:

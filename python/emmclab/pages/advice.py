@@ -56,7 +56,7 @@ def write_advice(advised: Advised, html: Path) -> None:
             reasoning=measurement_text(advised.life, base) if advised.life else "",
             metric=ORDERS[advised.by],
             fields={**FIGURES, "ram": result_field("configuration.ram_kb"), "life": LIFETIME},
-            life_head=f"{LIFETIME.short}, {LIFETIME.shown_unit}",
+            life_head=f"{LIFETIME.short}, {LIFETIME.display_unit}",
             lifetime_text=lifetime_text,
             mode_fields=dict(zip(("time", "mean", "flushes", "pages"), MODE_FIGURES, strict=True)),
             head=_head(advised),

@@ -111,7 +111,7 @@ def render(results: Sequence[Result], devices: Sequence[Device], made: Provenanc
                 result.fields["trace"],
                 result.run_name,
                 [
-                    (field.label, field.text(value), field.shown_unit)
+                    (field.label, field.text(value), field.display_unit)
                     for field, value in ufs_figures(result["ufs"])
                 ],
             )

@@ -242,17 +242,17 @@ def _tile_note(ranked: Ranked, summary: Summary) -> str:
         return setting_text(ranked.best)
     if (first := _by_key(ranked)) is not None:
         return f"{setting_text(((first.key, first.best),))}{_within(ranked)}"
-    if not ranked.is_told_apart:
+    if not ranked.is_distinguishable:
         return "settings not told apart"
     return _with_alike(ranked)
 
 
 def _with_alike(ranked: Ranked) -> str:
     """Return the best setting, with those that cannot be distinguished from it."""
-    others = len(ranked.alike)
+    others = len(ranked.indistinguishable)
     if not others:
         return setting_text(ranked.best)
-    name = f"{others} others" if others > 1 else setting_text(ranked.alike[0])
+    name = f"{others} others" if others > 1 else setting_text(ranked.indistinguishable[0])
     return f"{setting_text(ranked.best)} (not told apart from {name})"
 
 
@@ -277,7 +277,7 @@ def _ranking(ranked: Ranked) -> str:
     one_seed = f"; {untested(MORE_SEEDS)}" if ranked.seeds < 2 else ""
     if (first := _by_key(ranked)) is not None:
         return f"{_effect_line(ranked, first)}{_of_inputs(ranked)}{_within(ranked)}{one_seed}"
-    if not ranked.is_told_apart:
+    if not ranked.is_distinguishable:
         seeds = f"{ranked.seeds} seeds do" if ranked.seeds > 1 else "One seed does"
         interval = f", {_interval(ranked)}" if ranked.interval else ""
         return (
@@ -292,7 +292,7 @@ def _ranking(ranked: Ranked) -> str:
 
 def _by_key(ranked: Ranked) -> Effect | None:
     """Return the strongest effect, if it says more than a ranking that does not tell all from the best."""
-    is_clear = ranked.is_told_apart and not ranked.alike
+    is_clear = ranked.is_distinguishable and not ranked.indistinguishable
     return None if is_clear or len(ranked.effects) < 2 else ranked.strongest
 
 
@@ -330,7 +330,7 @@ def _within(ranked: Ranked) -> str:
         return ""
     if inside.is_equal:
         return "; the other settings do not change it"
-    if inside.is_told_apart:
+    if inside.is_distinguishable:
         return f"; with it, {_with_alike(inside)} is best: {inside.metric.text(inside.best_value.mean)}"
     return "; the other settings are not told apart"
 
@@ -373,9 +373,9 @@ def _answer(ranked: Ranked) -> Answer:
     if ranked.is_equal:
         note = "no difference"
     elif ranked.seeds < 2:
-        note = "one seed" if ranked.is_told_apart else "one seed, not told apart"
+        note = "one seed" if ranked.is_distinguishable else "one seed, not told apart"
     else:
-        note = _interval(ranked) if ranked.is_told_apart else f"not told apart; {_interval(ranked)}"
+        note = _interval(ranked) if ranked.is_distinguishable else f"not told apart; {_interval(ranked)}"
     if of_inputs := _of_inputs(ranked):
         note = f"{note};{of_inputs}" if note else of_inputs.lstrip()
     return {

@@ -98,9 +98,9 @@ class Bucket:
 
     def names(self, below: str) -> list[str]:
         """Return the names of the objects below a prefix."""
-        return sorted(one["path"] for one in self.listed(below))
+        return sorted(one["path"] for one in self.list_objects(below))
 
-    def listed(self, below: str = "") -> list[ListedObject]:
+    def list_objects(self, below: str = "") -> list[ListedObject]:
         """Return the metadata of the objects below a prefix."""
         with self._asking(below):
             chunks = self._library.list(self._store, prefix=below or None)
@@ -221,7 +221,7 @@ class Bucket:
         """Return the latest heartbeat of each conflicting run: of the same shard, and of all cells."""
         return {
             one["path"]: (one["e_tag"], one["last_modified"])
-            for one in self.listed(_LOCKS)
+            for one in self.list_objects(_LOCKS)
             if not shard or one["path"] in (mine, f"{_LOCKS}/all")
         }
 

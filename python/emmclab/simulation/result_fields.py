@@ -42,7 +42,7 @@ class ResultField(NamedTuple):
     shown_in: str = ""
 
     @property
-    def shown_unit(self) -> str:
+    def display_unit(self) -> str:
         """The display unit of the figure: MB for bytes; empty if the label names what is counted."""
         return self.shown_in or _SHOWN_AS.get(self.unit, self.unit)
 
@@ -63,8 +63,8 @@ class ResultField(NamedTuple):
         ('Mean\nms', 'Space\nutil.')
         """
         label = self.short or self.label
-        if self.shown_unit:
-            return f"{label}\n{self.shown_unit}"
+        if self.display_unit:
+            return f"{label}\n{self.display_unit}"
         return label.replace(" ", "\n", 1) if " " in label else f"{label}\n"
 
     @property
@@ -74,7 +74,7 @@ class ResultField(NamedTuple):
         >>> result_field("response.mean_response_ms").axis, result_field("write_amplification.waf").axis
         ('mean response, ms', 'write amplification')
         """
-        return f"{self.name}, {self.shown_unit}" if self.shown_unit else self.name
+        return f"{self.name}, {self.display_unit}" if self.display_unit else self.name
 
     def text(self, value: float | None) -> str:
         """Format the figure with its decimals; a dash if it is unknown.
@@ -94,24 +94,24 @@ class ResultField(NamedTuple):
         >>> result_field("write_amplification.waf").in_words(1.2345)
         '1.234'
         """
-        return f"{self.rounded(value)} {self.shown_unit}".strip()
+        return f"{self.rounded(value)} {self.display_unit}".strip()
 
-    def beside(self, *values: float) -> list[str]:
+    def compared_texts(self, *values: float) -> list[str]:
         """Format figures that a sentence compares, as `in_words`: with three significant digits at least.
 
         Figures that differ have as many digits as show this.
 
-        >>> result_field("response.p99_ms").beside(0.0661, 0.0684)
+        >>> result_field("response.p99_ms").compared_texts(0.0661, 0.0684)
         ['0.0661 ms', '0.0684 ms']
-        >>> result_field("response.p99_ms").beside(26.0, 0.2652), result_field("response.p99_ms").beside(1, 1)
-        (['26.00 ms', '0.265 ms'], ['1.00 ms', '1.00 ms'])
+        >>> [result_field("response.p99_ms").compared_texts(*pair) for pair in ((26.0, 0.2652), (1, 1))]
+        [['26.00 ms', '0.265 ms'], ['1.00 ms', '1.00 ms']]
         """
-        shown = [value / _BYTES[self.shown_unit] if self.unit == "byte" else value for value in values]
+        shown = [value / _BYTES[self.display_unit] if self.unit == "byte" else value for value in values]
         for more in range(_MOST_DIGITS):
             texts = [f"{value:,.{_decimals(value) + more}f}" for value in shown]
             if len({*texts}) == len({*shown}):
                 break
-        return [f"{text} {self.shown_unit}".strip() for text in texts]
+        return [f"{text} {self.display_unit}".strip() for text in texts]
 
     def rounded(self, value: float) -> str:
         """Format a figure for a sentence, without its unit.
@@ -119,11 +119,11 @@ class ResultField(NamedTuple):
         >>> result_field("response.p99_ms").rounded(1234.5678)
         '1,234.57'
         """
-        return self._number(value, min(self.digits, _IN_WORDS) if self.shown_unit else self.digits)
+        return self._number(value, min(self.digits, _IN_WORDS) if self.display_unit else self.digits)
 
     def _number(self, value: float, digits: int) -> str:
         """Format a number in the display unit; with more decimals if these would show 0 for another value."""
-        number = value / _BYTES[self.shown_unit] if self.unit == "byte" else value
+        number = value / _BYTES[self.display_unit] if self.unit == "byte" else value
         text = f"{number:,.{digits}f}"
         return text if not number or float(text.replace(",", "")) else significant(number, 1)
 
@@ -199,7 +199,7 @@ def layer_field(name: str) -> ResultField:
     """Return the display of a layer's count, derived from its name, which ends with the unit.
 
     >>> field = layer_field("logged_bytes")
-    >>> field.label, field.text(3 << 20), field.shown_unit
+    >>> field.label, field.text(3 << 20), field.display_unit
     ('Logged', '3.0', 'MB')
     """
     end = next((end for end in _COUNTS if name.endswith(end)), "")

@@ -76,11 +76,11 @@ class Deep:
             return f"Together: no combination of options improves the {ORDERS[self.by]}"
         names = " + ".join(trial_options(best))
         line = f"Together: {names}: {signed(self.change_pct(best))} % {ORDERS[self.by]}"
-        if not self._is_told(best, self.base):
+        if not self._is_distinguished(best, self.base):
             line += ", not told apart from the device as it is"
         if single := self.single:
             line += f"; the best one alone, {trial_options(single)[0]}: {signed(self.change_pct(single))} %"
-            if single.values != best.values and not self._is_told(best, single):
+            if single.values != best.values and not self._is_distinguished(best, single):
                 line += ", not told apart"
         tested = len(seeds_of(best, self.metric)) > 1
         return line if tested else f"{line}; {untested('--seeds 5')}"
@@ -111,7 +111,7 @@ class Deep:
             "front": [{"options": trial_options(one), **one.figures} for one in front],
         }
 
-    def _is_told(self, first: Trial, second: Trial) -> bool:
+    def _is_distinguished(self, first: Trial, second: Trial) -> bool:
         return is_distinguished(seeds_of(first, self.metric), seeds_of(second, self.metric))
 
     def _best(self, trials: Any) -> Trial | None:

@@ -73,7 +73,7 @@ class Cell:
         return kind_of_cell(self.grid, _parsed(self.options))
 
     @functools.cached_property
-    def prepared(self) -> tuple[object, ...]:
+    def preparation_key(self) -> tuple[object, ...]:
         """What takes time to prepare and is reused by the next cell: a used device, or the input."""
         options = _parsed(self.options)
         is_used = self.device and options.get("precondition", "none") != "none"

@@ -40,7 +40,7 @@ class Task(NamedTuple):
 class Outcome(NamedTuple):
     """Outcome of a cell: its result to store, or None if another process is preconditioning its device."""
 
-    kept: StoredCell | None
+    results: StoredCell | None
     took_s: float = 0.0
     failed: bool = False
 
@@ -118,8 +118,8 @@ class _Queue:
         """Add cells; one group of each grid comes first, so that the time of each grid is known early."""
         self._count += len(cells)
         for cell in cells:
-            groups = self._begun if cell.prepared in self._begun else self._fresh
-            groups.setdefault(cell.prepared, deque()).append(cell)
+            groups = self._begun if cell.preparation_key in self._begun else self._fresh
+            groups.setdefault(cell.preparation_key, deque()).append(cell)
         early = {waiting[0].grid: prepared for prepared, waiting in reversed(self._fresh.items())}
         self._fresh = {prepared: self._fresh[prepared] for prepared in [*early.values(), *self._fresh]}
 
@@ -132,15 +132,15 @@ class _Queue:
         group = self._group_for(last)
         cell = group.popleft()
         self._count -= 1
-        self._fresh.pop(cell.prepared, None)
-        self._begun[cell.prepared] = group
+        self._fresh.pop(cell.preparation_key, None)
+        self._begun[cell.preparation_key] = group
         if not group:
-            del self._begun[cell.prepared]
+            del self._begun[cell.preparation_key]
         return cell
 
     def _group_for(self, last: Cell | None) -> deque[Cell]:
-        if last is not None and last.prepared in self._begun:
-            return self._begun[last.prepared]
+        if last is not None and last.preparation_key in self._begun:
+            return self._begun[last.preparation_key]
         if self._fresh:
             return next(iter(self._fresh.values()))
         # All remaining groups are in progress elsewhere: help with the largest.
@@ -196,7 +196,7 @@ class Sweep:
             return []
         finished = []
         for cell, one in zip(task.cells, outcome, strict=True):
-            if one.kept is None:
+            if one.results is None:
                 self._waiting.append(cell)
                 continue
             self._took[cell.grid] += one.took_s
@@ -204,7 +204,7 @@ class Sweep:
             self._left[cell.grid] -= 1
             self._done += 1
             self._failed += one.failed
-            finished.append(one.kept)
+            finished.append(one.results)
         return finished
 
     @property
@@ -262,7 +262,7 @@ class Sweep:
         while self._queue and len(taken) < most:
             cell = self._queue.following(last)
             # A task ends with its group if another device would have to be prepared for few cells.
-            if taken and expected > _TASK_S / 2 and cell.prepared != taken[-1].prepared:
+            if taken and expected > _TASK_S / 2 and cell.preparation_key != taken[-1].preparation_key:
                 break
             mean = self._mean(cell.grid)
             expected += _TASK_S if mean is None else mean

@@ -299,6 +299,6 @@ def _reading(read: TomlTable) -> dict[str, Setting]:
 def _percentiles(read: TomlTable) -> tuple[float, ...]:
     """Read the additional percentiles for the results."""
     try:
-        return tuple(percentiles_of(read.one("percentiles", (list, tuple), ())))
+        return tuple(percentiles_of(read.value("percentiles", (list, tuple), ())))
     except ConfigError as error:
         raise read.fault("percentiles", str(error), error.hint or "") from error

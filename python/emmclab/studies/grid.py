@@ -94,7 +94,7 @@ def shared_fields(read: TomlTable, options: Sequence[str] = (), **defaults: Sett
         "set": read.table("set", (str, int, float, bool)),
         "layers": read.every("layers", str, ()),
         "layer_settings": read.table("layer_settings", (str, int, float, bool)),
-        **{name: read.one(name, *_kind_and_default(name, defaults)) for name in options},
+        **{name: read.value(name, *_kind_and_default(name, defaults)) for name in options},
     }
 
 

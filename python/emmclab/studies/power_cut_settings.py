@@ -87,17 +87,17 @@ def read_cuts(read: TomlTable) -> Cuts | None:
             mkfs=how.every("mkfs", str, ()),
             mount=how.text("mount", ""),
             recovery=how.text("recovery", "process"),
-            share=how.one("share", (int, float), 1.0),
+            share=how.value("share", (int, float), 1.0),
         )
         if file_systems[name].recovery not in RECOVERIES:
             raise how.fault("recovery", "this is not a way of recovery", f"use {', '.join(RECOVERIES)}")
         how.done()
     found = Cuts(
         capacity=part.text("capacity"),
-        operations=part.one("operations", int),
-        cuts=part.one("cuts", int),
+        operations=part.value("operations", int),
+        cuts=part.value("cuts", int),
         states=part.text("states"),
-        recovery_cuts=part.one("recovery_cuts", int, 0),
+        recovery_cuts=part.value("recovery_cuts", int, 0),
         file_systems=file_systems,
     )
     try:

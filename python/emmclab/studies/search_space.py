@@ -36,7 +36,7 @@ class Range:
         return dict(self.means[value]) if self.means else {self.name: value}
 
     @property
-    def is_whole(self) -> bool:
+    def is_integer(self) -> bool:
         """Whether its values are whole numbers."""
         return isinstance(self.low, int) and isinstance(self.high, int) and not isinstance(self.step, float)
 
@@ -45,7 +45,7 @@ class Range:
         chosen: Setting
         if self.choices:
             chosen = trial.suggest_categorical(self.name, list(self.choices))
-        elif self.is_whole:
+        elif self.is_integer:
             step = 1 if self.step is None else self.step
             chosen = trial.suggest_int(self.name, self.low, self.high, step=step, log=self.log)
         else:
@@ -70,11 +70,11 @@ class Range:
             values = [self.low * math.exp(ratio * share) for share in shares]
         else:
             values = [self.low + (self.high - self.low) * share for share in shares]
-        step = self.step or (1 if self.is_whole else None)
+        step = self.step or (1 if self.is_integer else None)
         if step is not None:
             values = [self.low + round((value - self.low) / step) * step for value in values]
         within = (min(max(value, self.low), self.high) for value in values)
-        return list(dict.fromkeys(int(value) if self.is_whole else value for value in within))
+        return list(dict.fromkeys(int(value) if self.is_integer else value for value in within))
 
 
 @dataclass(frozen=True)
@@ -171,16 +171,16 @@ def _ranges(read: TomlTable) -> Iterator[Range]:
     for part in read.tables("setting"):
         name = part.text("name")
         if part.has("choices"):
-            choices = once(part.one("choices", (list, tuple)))
+            choices = once(part.value("choices", (list, tuple)))
             if len(choices) < 2:
                 raise part.fault(
                     "choices", "one value leaves nothing to choose", "give at least two, or put it into `set`"
                 )
             yield Range(name, choices=tuple(choices))
         else:
-            low, high = part.one("low", number), part.one("high", number)
-            step = part.one("step", number) if part.has("step") else None
-            log = part.one("log", bool, False)
+            low, high = part.value("low", number), part.value("high", number)
+            step = part.value("step", number) if part.has("step") else None
+            log = part.value("log", bool, False)
             if low > high:
                 raise part.fault("high", f"{high} is below low = {low}", "give the smaller one as `low`")
             if log and (low <= 0 or step is not None):
@@ -196,7 +196,7 @@ def _bounds(read: TomlTable) -> Iterator[Bound]:
     for part in read.tables("constraint"):
         metric = part.text("metric")
         bound = Bound(
-            metric, float(part.one("most", number, math.inf)), float(part.one("least", number, -math.inf))
+            metric, float(part.value("most", number, math.inf)), float(part.value("least", number, -math.inf))
         )
         if bound == Bound(metric) or bound.least > bound.most:
             raise part.fault("most", "this is not a bound", "give `most`, `least`, or both in order")

@@ -194,7 +194,7 @@ class Ranked:
     all_inputs: int
     seeds: int
     #: Settings with other values than the best that cannot be distinguished from it (`order_of`).
-    alike: tuple[Setting, ...]
+    indistinguishable: tuple[Setting, ...]
     #: Difference of the worst from the best, with the confidence for all settings together: in percent, or in
     #: percentage points for a share. None with a single seed.
     interval: Interval | None
@@ -233,7 +233,7 @@ class Ranked:
         return self.metric.text(self.best_value.mean) == self.metric.text(self.worst_value.mean)
 
     @property
-    def is_told_apart(self) -> bool:
+    def is_distinguishable(self) -> bool:
         """Whether the best setting can be distinguished from the worst one."""
         return not self.is_equal and self.is_worst_apart
 
@@ -402,7 +402,7 @@ def _rank(
     best = settings[order.best]
     worst = (min if metric.highest_is_best else max)(settings, key=lambda setting: values[setting].mean)
     shown = metric.text(values[best].mean)
-    not_told = [settings[place] for place in order.alike]
+    not_told = [settings[place] for place in order.indistinguishable]
     alike = tuple(setting for setting in not_told if metric.text(values[setting].mean) != shown)
     interval = difference_interval(by_seed[best], by_seed[worst], len(settings) - 1, ratio=is_ratio)
     if worst == best:

@@ -400,7 +400,7 @@ class Trace:
         >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     written = emmclab.read(emmclab.bundled()[0]).write(Path(folder, "trace.csv"))
-        >>> written_files.left_out, written_files.lost
+        >>> written.left_out, written.lost
         (0, {})
         """
         writer = _core.Writer(path, self.header, format=format)

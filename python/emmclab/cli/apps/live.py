@@ -75,7 +75,7 @@ def live(
             network=network,
             seed=running.seed,
             clock=clock,
-            precondition=running.prepared(),
+            precondition=running.precondition_text(),
             images=running.images,
             limit_s=running.limit_s,
             record=record,

@@ -142,7 +142,7 @@ class Running:
     ] = LIMIT_S
     check: Annotated[bool, option("Check all invariants of the device (slow).", RUN, "--check")] = False
 
-    def prepared(self) -> str:
+    def precondition_text(self) -> str:
         """Return the preconditioning of the device, as text."""
         return preconditioned(self.precondition, self.used)
 
@@ -159,7 +159,7 @@ class Running:
                 device,
                 network=network,
                 seed=self.seed,
-                precondition=self.prepared(),
+                precondition=self.precondition_text(),
                 images=self.images,
                 limit_s=self.limit_s,
                 check=self.check,

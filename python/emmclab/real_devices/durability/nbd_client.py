@@ -113,7 +113,7 @@ class Nbd:
         """Whether the server supports trim, or write zeroes."""
         return bool(self._flags & (_CAN_TRIM if kind is Kind.TRIM else _CAN_ZERO))
 
-    def known(self) -> TargetIdentity:
+    def identity(self) -> TargetIdentity:
         """Return name and size; the protocol reports nothing more."""
         return {"name": self.name, "bytes": self.size, "identity": {}}
 

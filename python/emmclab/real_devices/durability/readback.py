@@ -108,7 +108,7 @@ def _read(target: Target, blocks: int) -> Iterator[tuple[int, list[Content]]]:
 
 def _check_identity(run: Run, target: Target, same_device: bool) -> None:
     """Reject another device, and one that is smaller than before unless it is known to be the same."""
-    before, now = run.target.get("identity", {}), target.known()["identity"]
+    before, now = run.target.get("identity", {}), target.identity()["identity"]
     for name in _NAMES:
         if name in before and name in now and before[name] != now[name]:
             raise _another(target, f"its {name} is {now[name]}, that of the log {before[name]}", vouch=False)

@@ -51,7 +51,7 @@ class Target(Protocol):
     def can(self, kind: Kind) -> bool:
         """Return whether the target supports trim, or write zeroes; this is tried on its first block."""
 
-    def known(self) -> TargetIdentity:
+    def identity(self) -> TargetIdentity:
         """Return the properties by which the target is recognised."""
 
     def close(self) -> None:
@@ -135,7 +135,7 @@ class Direct:
             raise
         return True
 
-    def known(self) -> TargetIdentity:
+    def identity(self) -> TargetIdentity:
         """Return the name, the size, and the identity that the device reports."""
         return {"name": self.name, "bytes": self.size, "identity": self._identity()}
 

@@ -101,7 +101,7 @@ def write(
         InputError: the log cannot be written, or the file of the target has no room.
     """
     work = _Work(target, log, _planned(target, span))
-    begin(log, work.plan, target.known())
+    begin(log, work.plan, target.identity())
     try:
         _fill(work)
     except InputError:

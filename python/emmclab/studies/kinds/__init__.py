@@ -72,4 +72,4 @@ def has_own_inputs(read: TomlTable) -> bool:
     """Return whether every grid of a study names its own inputs, so that the study itself needs none."""
     grids = read.tables("grid")
     own = {mode for kind in KINDS if kind.has_own_inputs for mode in kind.modes}
-    return bool(grids) and all(own & {*part.one("modes", (list, tuple), ())} for part in grids)
+    return bool(grids) and all(own & {*part.value("modes", (list, tuple), ())} for part in grids)

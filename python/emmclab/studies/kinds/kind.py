@@ -50,7 +50,7 @@ class Work:
     input: Input
     options: CellOptions
     #: The options with paths of files as in the study.
-    asked: CellOptions
+    parts: CellOptions
     #: Makes the device.
     device: Callable[[], Device]
     images: Images | None

@@ -59,7 +59,7 @@ class PowerCuts(GridKind):
             **shared_fields(read),
             inputs=read.many("inputs", str),
             file_systems=read.many("file_systems", str),
-            share=read.one("share", (int, float), 1.0),
+            share=read.value("share", (int, float), 1.0),
         )
         known = () if cuts is None else tuple(cuts.file_systems)
         for name in grid.file_systems:

@@ -25,7 +25,7 @@ class Replays(GridKind):
             **shared_fields(read, AXES),
             inputs=read.many("inputs", str, ()),
             capacity=read.text("capacity", ""),
-            requests=read.one("requests", int, 0),
+            requests=read.value("requests", int, 0),
         )
         if grid.requests < 0:
             raise read.fault(
@@ -52,7 +52,7 @@ class Replays(GridKind):
         # Files have the names used in the study, independent of the place of copies.
         for name in FILES:
             if name in result["options"]:
-                result["options"][name] = work.asked[name]
+                result["options"][name] = work.parts[name]
         if capacity := work.options.get("capacity"):
             result["options"]["capacity"] = capacity
         return result
