@@ -23,84 +23,17 @@ validation), `emmclab.comparison` (of results), `emmclab.advice` (design options
 
 from __future__ import annotations
 
+import functools
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from emmclab._core import __version__
+from emmclab._core import __version__ as __version__
 from emmclab.runtime import html_pages as _html_pages
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from emmclab.calibration.calibrate import calibrate
-    from emmclab.calibration.registers import registers
-    from emmclab.calibration.validation import Validation, validate
-    from emmclab.errors import (
-        ConfigError,
-        EmmclabError,
-        FormatError,
-        InputError,
-        UnitError,
-        UnsupportedError,
-    )
-    from emmclab.live.device import LiveDevice
-    from emmclab.live.serve import serve
-    from emmclab.simulation.device import Device, compare
-    from emmclab.simulation.result import Result
-    from emmclab.simulation.run_options import RunOptions, VictimPolicy, VictimView
     from emmclab.traces.journal import Journal
     from emmclab.traces.profile import Profile
-    from emmclab.traces.reading import bundled, combine, convert, profile, read
-    from emmclab.traces.trace import Trace
-
-__all__ = [
-    "ConfigError",
-    "Device",
-    "EmmclabError",
-    "FormatError",
-    "InputError",
-    "LiveDevice",
-    "Profile",
-    "Result",
-    "RunOptions",
-    "Trace",
-    "UnitError",
-    "UnsupportedError",
-    "Validation",
-    "VictimPolicy",
-    "VictimView",
-    "__version__",
-    "bundled",
-    "calibrate",
-    "combine",
-    "compare",
-    "convert",
-    "profile",
-    "read",
-    "registers",
-    "serve",
-    "validate",
-]
-
-#: The names of the package by the module that declares them, which is imported when the first is used.
-_MODULES = {
-    "calibration.calibrate": ("calibrate",),
-    "simulation.device": ("Device", "compare"),
-    "simulation.run_options": ("RunOptions", "VictimPolicy", "VictimView"),
-    "calibration.registers": ("registers",),
-    "simulation.result": ("Result",),
-    "calibration.validation": ("Validation", "validate"),
-    "errors": ("ConfigError", "EmmclabError", "FormatError", "InputError", "UnitError", "UnsupportedError"),
-    "live.device": ("LiveDevice",),
-    "live.serve": ("serve",),
-    "traces.profile": ("Profile",),
-    "traces.reading": ("bundled", "combine", "convert", "profile", "read"),
-    "traces.trace": ("Trace",),
-}
-_ROOMS = {
-    *("advice", "apps", "calibration", "comparison", "crash", "errors", "fleet", "live", "pages", "papers"),
-    *("real_devices", "runtime", "simulation", "studies", "traces"),
-}
 
 
 def _write_profile(profile: Profile, path: str | Path) -> None:
@@ -120,20 +53,30 @@ def _write_journal(journal: Journal, path: str | Path) -> None:
 _html_pages.register_page("profile", _write_profile)
 _html_pages.register_page("journal", _write_journal)
 
-if not TYPE_CHECKING:
 
-    def __getattr__(name: str) -> object:
-        """Import a name of the package, or a room, on first use."""
-        if name in _ROOMS:
-            return import_module(f"{__name__}.{name}")
-        for module, names in _MODULES.items():
-            if name in names:
-                value = getattr(import_module(f"{__name__}.{module}"), name)
-                globals()[name] = value
-                return value
+@functools.cache
+def _declared() -> dict[str, str]:
+    """Return the module that declares each name, from the type stub; that of a room is the package itself."""
+    import ast
+
+    stub = ast.parse(Path(__file__).with_suffix(".pyi").read_text(encoding="utf-8"))
+    imports = [node for node in stub.body if isinstance(node, ast.ImportFrom)]
+    return {alias.name: str(node.module) for node in imports for alias in node.names}
+
+
+def __getattr__(name: str) -> object:
+    """Import a name of the package, or a room, on first use."""
+    if name == "__all__":
+        return sorted(name for name, module in _declared().items() if module != __name__)
+    module = None if name.startswith("__") else _declared().get(name)
+    if module is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if module == __name__:
+        return import_module(f"{__name__}.{name}")
+    value = globals()[name] = getattr(import_module(module), name)
+    return value
 
 
 def __dir__() -> list[str]:
     """Return the names of the package and its rooms."""
-    return sorted({*globals(), *__all__, *_ROOMS})
+    return sorted({*globals(), *_declared()})
